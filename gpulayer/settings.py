@@ -1,0 +1,90 @@
+"""Every environment variable and limit that a person may set, as one table.
+
+The CLI's help, the docs' settings page and the tests read `SETTINGS`; the code reads the functions below. Nothing else in
+the library reads `os.environ`, apart from the rank variables in `runtime/` and `pytorch/`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+GRACE_SECONDS = 10.0
+"""How long a rank may go on after SIGTERM on cancel or timeout (ADR-0024)."""
+COLLATERAL_GRACE_SECONDS = 1.0
+"""How long a rank may go on after a sibling failed: it mostly sits in a collective that can't end."""
+LONG_POLL_SECONDS = 30.0
+"""The most a call may be held; proxies cut idle connections at 60 s, some sooner."""
+IDLE_LEASE_SECONDS = 45.0
+"""Lease of a worker with nothing to do: one held acquire and a half."""
+BUSY_LEASE_SECONDS = 15.0
+"""Lease of a worker with an attempt running: three heartbeats."""
+HEARTBEAT_SECONDS = 5.0
+ORPHAN_LIMIT_SECONDS = 3600.0
+"""How long a busy worker keeps its job without hearing a control plane, and how long the job is believed."""
+LOCAL_WORKER_IDLE_SECONDS = 60.0
+"""A local worker with nothing to do and no server ends after this."""
+BUNDLE_LIMIT_BYTES = 256 * 1024 * 1024
+ARTIFACT_PART_BYTES = 32 * 1024 * 1024
+"""Jupyter refuses request bodies over 512 MB even when they are streamed; parts also resume."""
+LOG_CHUNK_BYTES = 64 * 1024
+LOG_FLUSH_SECONDS = 0.25
+LOG_BATCH_LINES = 500  # ADR-0016
+FOREIGN_CHANGES_SECONDS = 0.2
+"""How soon changes made by another process on the same home are seen (ADR-0016)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One environment variable."""
+
+    name: str
+    default: str
+    help: str
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(name="GPULAYER_HOME", default="the platform's data folder", help="Folder of the embedded or hosted control plane."),
+    Setting(name="GPULAYER_URL", default="", help="Address of the control plane to use, before anything that is found by itself."),
+    Setting(name="GPULAYER_TOKEN", default="", help="Client token for GPULAYER_URL."),
+    Setting(name="GPULAYER_CONNECTION_FILE", default="", help="Set by the Jupyter server for its kernels and terminals."),
+    Setting(
+        name="GPULAYER_WORK_DIR", default="the platform's cache folder", help="Where a worker keeps its cache and its jobs' workspaces."
+    ),
+)
+
+
+def home() -> Path:
+    """The folder that holds `metadata.db`, `artifacts/` and `servers/`; it is not created here."""
+    chosen = os.environ.get("GPULAYER_HOME")
+    return Path(chosen).expanduser().resolve() if chosen else Path(platformdirs.user_data_dir("gpulayer"))
+
+
+def work_dir() -> Path:
+    """Where workers on this machine keep caches and workspaces; it is not created here."""
+    chosen = os.environ.get("GPULAYER_WORK_DIR")
+    return Path(chosen).expanduser().resolve() if chosen else Path(platformdirs.user_cache_dir("gpulayer"))
+
+
+def config_dir() -> Path:
+    """Where a person's targets are kept (`gpulayer target`); it is not created here."""
+    return Path(platformdirs.user_config_dir("gpulayer"))
+
+
+def server_url() -> str | None:
+    """The control plane that the environment names."""
+    return os.environ.get("GPULAYER_URL") or None
+
+
+def server_token() -> str | None:
+    """The client token for `server_url()`."""
+    return os.environ.get("GPULAYER_TOKEN") or None
+
+
+def connection_file() -> Path | None:
+    """The file that the Jupyter server left for its kernels and terminals."""
+    chosen = os.environ.get("GPULAYER_CONNECTION_FILE")
+    return Path(chosen) if chosen else None
