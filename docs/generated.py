@@ -1,0 +1,252 @@
+"""Writes the parts of the docs that the code already says: states, routes, errors, settings, commands, magic options, ADRs.
+
+`python docs/generated.py` rewrites them in place; `--check` says what is stale and exits 1. A part stands between
+`<!-- generated: NAME -->` and `<!-- end of generated: NAME -->`; the words around it are written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import click
+
+from gpulayer import errors, settings, states
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS
+
+DOCS = Path(__file__).resolve().parent
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    cells = [list(head), *(list(row) for row in rows)]
+    cells.insert(1, ["---"] * len(cells[0]))
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in cells)
+
+
+# ---- states
+
+
+def moves_table(moves: Iterable[states.Move]) -> str:
+    return table(["From", "To", "When", "Guard"], ([f"`{m.leaves}`", f"`{m.reaches}`", m.when, m.guard] for m in moves))
+
+
+# Top row: states of work that goes on; bottom row: how it can end.
+_PLACES: dict[type[StrEnum], dict[str, tuple[int, int]]] = {
+    states.JobState: {"queued": (120, 80), "running": (500, 80), "cancelled": (60, 250), "failed": (300, 250), "succeeded": (560, 250)},
+    states.AttemptState: {
+        "placed": (30, 30),
+        "acknowledged": (270, 30),
+        "running": (530, 30),
+        "lost": (30, 210),
+        "cancelled": (220, 210),
+        "failed": (410, 210),
+        "succeeded": (600, 210),
+    },
+}
+_WIDTH, _HEIGHT = 140, 44
+_STYLE = """<style>
+    .ground { fill: #ffffff } .open { fill: #e8f0fa; stroke: #1766b5 } .ended { fill: #f1f3f5; stroke: #5b6670 }
+    text { fill: #1c2329 } .move { stroke: #5b6670; stroke-width: 1.6; fill: none } .tip { fill: #5b6670 }
+    @media (prefers-color-scheme: dark) {
+      .ground { fill: #15191d } .open { fill: #1d2f44; stroke: #6db3f2 } .ended { fill: #28313a; stroke: #93a0ab }
+      text { fill: #e9eef2 } .move { stroke: #93a0ab } .tip { fill: #93a0ab }
+    }
+  </style>
+  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
+    <path class="tip" d="M0 0 L10 5 L0 10 z"/></marker></defs>"""
+
+
+def _arrow(move: states.Move, places: dict[str, tuple[int, int]], entries: dict[str, int]) -> str:
+    """One move as a path: straight on in a row, an arc for the way back, a loop for a move to itself, a curve down to an end."""
+    (x1, y1), (x2, y2) = places[move.leaves], places[move.reaches]
+    if move.leaves is move.reaches:
+        return f"M{x1 + 40} {y1} C{x1 + 25} {y1 - 55} {x1 + 85} {y1 - 55} {x1 + 72} {y1 - 2}"
+    if y1 == y2 and x2 > x1:
+        return f"M{x1 + _WIDTH} {y1 + _HEIGHT // 2} H{x2 - 2}"
+    if y1 == y2:
+        return f"M{x1 + 60} {y1} C{x1} {y1 - 60} {x2 + 180} {y1 - 60} {x2 + 116} {y1 - 2}"
+    entries[move.reaches] = entries.get(move.reaches, 0) + 1
+    entry = x2 + 28 * entries[move.reaches]
+    start = x1 + 20 + (_WIDTH - 40) * (entry + 100) // 860  # leaves further right the further right it ends: fewer crossings
+    return f"M{start} {y1 + _HEIGHT} C{start} {y1 + 130} {entry} {y2 - 90} {entry} {y2 - 2}"
+
+
+def states_picture(title: str, kind: type[states.JobState] | type[states.AttemptState], moves: Iterable[states.Move]) -> str:
+    """The states of one kind and their moves as SVG, legible on light and dark pages."""
+    places, entries = _PLACES[kind], dict[str, int]()
+    arrows = [f'<path class="move" marker-end="url(#tip)" d="{_arrow(move, places, entries)}"/>' for move in moves]
+    boxes = []
+    for state in kind:
+        x, y = places[state]
+        boxes.append(
+            f'<rect class="{"ended" if state.is_terminal else "open"}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
+            f'<text x="{x + _WIDTH // 2}" y="{y + 27}" text-anchor="middle">{escape(state)}</text>'
+        )
+    width, height = 770, max(y for _, y in places.values()) + _HEIGHT + 30
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}" '
+        'font-family="system-ui, sans-serif" font-size="15">',
+        _STYLE,
+        f'<rect class="ground" x="1" y="1" width="{width - 2}" height="{height - 2}" rx="10"/>',
+        *arrows,
+        *boxes,
+    ]
+    return "\n  ".join(lines) + "\n</svg>\n"
+
+
+# ---- the wire
+
+
+def routes() -> str:
+    rows = [
+        [
+            f"`{call.method} {API_PREFIX}{call.path}`",
+            call.summary,
+            ", ".join(sorted(role.value for role in call.roles)),
+            str(call.action),
+            f"`{call.request.__name__}` → `{call.response.__name__}`",
+        ]
+        for call in CALLS.values()
+    ]
+    rows.append([f"`HEAD, GET, PUT {API_PREFIX}{ARTIFACT_PATH}`", "Bytes by their digest, in parts", "client, worker", "read, write", "bytes"])
+    return table(["Route", "What it does", "Tokens of role", "Jupyter action", "Messages"], rows)
+
+
+def error_codes() -> str:
+    def walk(kind: type[errors.GPUlayerError]) -> Iterator[type[errors.GPUlayerError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from walk(child)
+
+    return table(
+        ["Code", "Class", "HTTP status", "Means"],
+        ([f"`{kind.code}`", f"`{kind.__name__}`", str(kind.http_status), (kind.__doc__ or "").strip().splitlines()[0]] for kind in walk(errors.GPUlayerError)),
+    )
+
+
+def environment() -> str:
+    return table(["Variable", "Default", "What it does"], ([f"`{s.name}`", s.default or "not set", s.help] for s in settings.SETTINGS))
+
+
+# ---- the command line
+
+
+def _shape(parameter: click.Parameter) -> str:
+    if isinstance(parameter, click.Argument):
+        return f"`{(parameter.name or '').upper()}{'...' if parameter.nargs == -1 else ''}`"
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    return f"`{names}`" if isinstance(parameter, click.Option) and parameter.is_flag else f"`{names} {parameter.make_metavar(_context())}`"
+
+
+def _context() -> click.Context:
+    return click.Context(click.Command("gpulayer"))
+
+
+def commands(root: click.Command | None = None, path: str = "gpulayer") -> Iterator[tuple[str, click.Command]]:
+    """Every command that people may type, with its whole name."""
+    if root is None:
+        from gpulayer.cli.main import main as root
+    if not isinstance(root, click.Group):
+        yield path, root
+        return
+    for name, child in sorted(root.commands.items()):
+        if not child.hidden:
+            yield from commands(child, f"{path} {name}")
+
+
+def command_line() -> str:
+    parts = []
+    for path, command in commands():
+        help_text = re.sub(r"\s*\n\s*", " ", (command.help or "").replace("\b", "").split("\f")[0]).strip()
+        parts.append(f"## {path}\n\n{help_text}")
+        rows = []
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                if parameter.hidden:
+                    continue
+                about = parameter.help or ""
+                default = parameter.default
+                if not parameter.is_flag and isinstance(default, str | int | float) and not isinstance(default, bool):
+                    about += f" Default: `{default}`."
+                rows.append([_shape(parameter), about.strip()])
+            else:
+                rows.append([_shape(parameter), "" if parameter.required else "Optional."])
+        if rows:
+            parts.append(table(["Argument", "What it does"], rows))
+    return "\n\n".join(parts)
+
+
+# ---- decisions
+
+
+def decisions() -> str:
+    rows = []
+    for page in sorted(DOCS.glob("adr/[0-9]*.md")):
+        text = page.read_text(encoding="utf-8")
+        title = re.search(r"^# ADR-(\d{4}): (.+)$", text, re.MULTILINE)
+        status = re.search(r"^- Status: (.+)$", text, re.MULTILINE)
+        date = re.search(r"^- Date: (.+)$", text, re.MULTILINE)
+        assert title and status and date, f"{page.name} lacks its title, status or date"
+        rows.append([f"[{title[1]}]({page.name})", title[2], status[1], date[1]])
+    return table(["Number", "Decision", "Status", "Date"], rows)
+
+
+# ---- putting it together
+
+PARTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "job moves": ("jobs.md", lambda: moves_table(states.JOB_MOVES)),
+    "attempt moves": ("jobs.md", lambda: moves_table(states.ATTEMPT_MOVES)),
+    "routes": ("wire.md", routes),
+    "error codes": ("wire.md", error_codes),
+    "settings": ("settings.md", environment),
+    "commands": ("cli.md", command_line),
+    "decisions": ("adr/index.md", decisions),
+}
+PICTURES: dict[str, Callable[[], str]] = {
+    "images/job-states.svg": lambda: states_picture("States of a job", states.JobState, states.JOB_MOVES),
+    "images/attempt-states.svg": lambda: states_picture("States of a task attempt", states.AttemptState, states.ATTEMPT_MOVES),
+}
+
+
+def fill(page: str, name: str, content: str) -> str:
+    """The page with this part's content replaced."""
+    begin, end = f"<!-- generated: {name} -->", f"<!-- end of generated: {name} -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"No place for the generated part {name!r}: it stands between {begin} and {end}.")
+    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
+
+
+def expected() -> dict[Path, str]:
+    """Every file that this script writes, as it should be."""
+    files: dict[Path, str] = {DOCS / name: draw() for name, draw in PICTURES.items()}
+    for name, (page, make) in PARTS.items():
+        path = DOCS / page
+        files[path] = fill(files.get(path) or path.read_text(encoding="utf-8"), name, make())
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write or check; the exit status is 1 when something is stale."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, say what is stale")
+    check: bool = parser.parse_args(argv).check
+    stale = [path for path, text in expected().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if not check:
+            path.write_text(expected()[path], encoding="utf-8")
+        sys.stdout.write(f"{'stale' if check else 'written'}: {path.relative_to(DOCS.parent)}\n")
+    if stale and check:
+        sys.stdout.write("Run: python docs/generated.py\n")
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The transport to a control plane that runs in this process, on an event loop of another thread.
+
+The control plane comes as an argument, so nothing here imports it. Blocks the calling thread, never the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from gpulayer.calls import Call
+from gpulayer.errors import InternalError, Interrupted, ServerUnreachable, UnknownArtifact, Unsupported
+from gpulayer.protocol import Digest, Message, Registered, WorkerId
+from gpulayer.settings import ARTIFACT_PART_BYTES
+
+T = TypeVar("T")
+
+
+class HandlesCalls(Protocol):
+    """What this transport needs of a control plane."""
+
+    async def handle(self, call: Call, request: Any, caller: Any) -> Message: ...
+
+    def artifact_path(self, sha256: Digest) -> Path | None: ...
+
+    async def put_artifact_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool: ...
+
+
+class InProcessTransport:
+    """Calls on a control plane of this process.
+
+    Args:
+        control_plane: who answers.
+        loop: the running loop it lives in; never the calling thread's own.
+        caller: who calls, as the control plane's `Caller`.
+        description: where it leads, for people.
+        as_worker: makes the caller that a registered worker is.
+    """
+
+    def __init__(
+        self,
+        control_plane: HandlesCalls,
+        loop: asyncio.AbstractEventLoop,
+        caller: Any,
+        description: str,
+        *,
+        as_worker: Callable[[WorkerId], Any] | None = None,
+    ) -> None:
+        self.description = description
+        self._control_plane = control_plane
+        self._loop = loop
+        self._caller = caller
+        self._as_worker = as_worker
+        self._lock = threading.Lock()
+        self._held: set[concurrent.futures.Future[Any]] = set()
+        self._closed = False
+
+    @property
+    def token(self) -> str | None:
+        return None
+
+    def call(self, call: Call, request: Message, *, timeout: float | None = None) -> Any:
+        answer = self._run(self._control_plane.handle(call, request, self._caller), timeout, call.name)
+        if isinstance(answer, Registered) and self._as_worker is not None:
+            self._caller = self._as_worker(answer.worker_id)
+        return answer
+
+    def has_artifact(self, sha256: Digest) -> bool:
+        return self._control_plane.artifact_path(sha256) is not None
+
+    def put_artifact(self, path: Path, sha256: Digest) -> None:
+        if self.has_artifact(sha256):
+            return
+        total = path.stat().st_size
+        offset = 0
+        with path.open("rb") as file:
+            while True:
+                data = file.read(ARTIFACT_PART_BYTES)
+                complete = self._run(
+                    self._control_plane.put_artifact_part(sha256, offset=offset, total_bytes=total, data=data), None, "put_artifact"
+                )
+                offset += len(data)
+                if complete or offset >= total:
+                    return
+
+    def get_artifact(self, sha256: Digest, destination: Path) -> None:
+        source = self._control_plane.artifact_path(sha256)
+        if source is None:
+            raise UnknownArtifact("No artifact has this digest.", asked=sha256)
+        with source.open("rb") as file:
+            write_artifact(destination, sha256, iter(lambda: file.read(1 << 20), b""))
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            held = list(self._held)
+        for future in held:
+            future.cancel()
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None, what: str) -> T:
+        if _running_loop() is self._loop:
+            work.close()
+            raise Unsupported("A blocking call was made from the control plane's own loop.", asked=what, fix="Call it from another thread.")
+        with self._lock:
+            if self._closed or self._loop.is_closed():
+                work.close()
+                raise Interrupted("This connection to the embedded control plane is closed.", asked=what, fix="Call gpulayer.connect() again.")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._held.add(future)
+        try:
+            return future.result(timeout)
+        except concurrent.futures.CancelledError:
+            raise Interrupted("The connection was closed during the call.", asked=what) from None
+        except TimeoutError:
+            if future.done():
+                raise  # raised by the control plane itself
+            raise ServerUnreachable(
+                "The embedded control plane did not answer in time.", asked=what, found=f"nothing within {timeout} s"
+            ) from None
+        finally:
+            # Also for KeyboardInterrupt: a wait whose caller is gone ends at once.
+            future.cancel()
+            with self._lock:
+                self._held.discard(future)
+
+
+def write_artifact(destination: Path, sha256: Digest, parts: Any) -> None:
+    """Write the parts beside `destination`, check their digest, and only then let the file appear under its name."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".gpulayer-", dir=destination.parent)
+    try:
+        digest = hashlib.sha256()
+        with os.fdopen(handle, "wb") as file:
+            for part in parts:
+                digest.update(part)
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest.hexdigest() != sha256:
+            raise InternalError(
+                "An artifact arrived damaged: its digest is another.", asked=sha256, found=digest.hexdigest(), fix="Fetch it again."
+            )
+        Path(name).replace(destination)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,106 @@
+"""kill -9 in the middle of a job: nothing stays "running" for ever, nothing accepted is lost."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.served import Served, served_notebooks
+
+import gpulayer
+from gpulayer.bundle.archive import Bundle
+from gpulayer.states import JobState
+
+pytestmark = pytest.mark.e2e
+
+WAIT_FOR_GATE = b"""
+import os, sys, threading
+rank = os.environ["RANK"]
+print("begin", rank, os.getpid())
+for number in range(2000):
+    print("line", number)
+while not os.path.exists(sys.argv[1]):
+    threading.Event().wait(0.05)
+print("end", rank)
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with served_notebooks(tmp_path) as served:
+        yield served
+
+
+def start_job(served: Served, gate: Path, **options) -> gpulayer.Job:
+    spec = gpulayer.DistributedJob(script="main.py", args=[str(gate)], nodes=2, devices=2, **options)
+    job = served.client.submit(spec, source=Bundle({"main.py": WAIT_FOR_GATE}))
+    begun = set()
+    for line in job.follow_logs():
+        if line.text.startswith("begin"):
+            begun.add(line.rank)
+        if len(begun) == 4:
+            return job
+    raise AssertionError(f"the job ended before its ranks had begun: {job.status.failure}")
+
+
+def worker_process(served: Served, worker_name: str) -> psutil.Process:
+    (found,) = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"] and worker_name in process.info["cmdline"] and str(served.server.home) in process.info["cmdline"]
+    ]
+    return found
+
+
+def test_kill_of_the_server(served: Served, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    job = start_job(served, gate)
+    served.server.kill()
+    gate.touch()
+    served.server.restart()
+    with gpulayer.connect(served.server.url, token=served.server.token) as client:
+        again = client.job(job.id).wait(timeout=90)
+        assert again.state is JobState.SUCCEEDED
+        for rank in range(4):
+            texts = [line.text for line in again.logs(rank=rank) if line.stream == "stdout"]
+            assert texts[1:-1] == [f"line {number}" for number in range(2000)]
+            assert texts[-1] == f"end {rank}"
+        assert all(not worker.devices_held for worker in client.workers())
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_kill_of_a_worker(served: Served, tmp_path: Path, retries: int) -> None:
+    gate = tmp_path / "gate"
+    job = start_job(served, gate, retries=retries)
+    ranks = [int(line.text.split()[2]) for line in job.logs() if line.text.startswith("begin")]
+    victim = job.refresh().status.tasks[1].worker
+    os.kill(worker_process(served, victim).pid, signal.SIGKILL)
+    if retries:
+        served.client.ensure_local_workers(2, cpu_devices=2)
+        gate.touch()
+    job.wait(timeout=120)
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in ranks if psutil.pid_exists(pid)], timeout=10)
+    assert not alive
+    if retries:
+        assert job.state is JobState.SUCCEEDED
+        assert job.status.attempt == 2
+    else:
+        assert job.state is JobState.FAILED
+        assert job.status.failure is not None
+        assert job.status.failure.reason == "lost"
+        assert victim in job.status.failure.message
+
+
+def test_submitted_before_any_worker_exists(tmp_path: Path) -> None:
+    with served_notebooks(tmp_path, workers=0) as served:
+        job = served.client.submit(gpulayer.CommandJob(["python", "-c", "print('ran')"]))
+        assert job.state is JobState.QUEUED
+        assert "no worker" in (job.status.waiting_for or "")
+        starter = threading.Thread(target=served.client.ensure_local_workers, args=(1,))
+        starter.start()
+        job.wait(timeout=60)
+        starter.join()
+        assert [line.text for line in job.logs()] == ["ran"]
