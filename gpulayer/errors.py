@@ -13,6 +13,7 @@
     │   └── AttemptLost      a fenced write: this attempt, or this worker's boot, is over
     ├── NotAuthenticated     no credential, or one that is not known
     ├── NotAuthorized        a known credential that may not do this
+    ├── TooManyCalls         more calls held at once than one identity may have
     ├── ProtocolMismatch     the two ends speak versions that do not work together
     ├── ServerUnreachable    nobody answered, or what answered was not a control plane
     ├── SeveralServers       more than one live server of this home, and none was named
@@ -165,6 +166,13 @@ class NotAuthorized(GPUlayerError):
 
     code = "not_authorized"
     http_status = 403
+
+
+class TooManyCalls(GPUlayerError):
+    """More calls held at once than one identity may have; HTTP answers name the pause in `Retry-After`."""
+
+    code = "too_many_calls"
+    http_status = 429
 
 
 class ProtocolMismatch(GPUlayerError):

@@ -88,3 +88,8 @@ def connection_file() -> Path | None:
     """The file that the Jupyter server left for its kernels and terminals."""
     chosen = os.environ.get("GPULAYER_CONNECTION_FILE")
     return Path(chosen) if chosen else None
+
+
+def inside_job() -> bool:
+    """Whether this process is part of a job's task."""
+    return "GPULAYER_JOB_ID" in os.environ

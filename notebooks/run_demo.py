@@ -37,23 +37,26 @@ print(_hashlib.sha256(_weights_bytes(model, name="model", fit=0)).hexdigest())
 def main() -> int:
     """Run the demo; returns the exit code."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="gpulayer-demo-") as folder, running_server(Path(folder)) as server:
-        with gpulayer.connect(server["url"], token=server["token"]) as client:
-            say(f"Jupyter server with GPUlayer at {server['url']}")
-            client.ensure_local_workers(2, cpu_devices=2)
-            for worker in client.workers():
-                say(f"worker {worker.name}: {len(worker.devices)} × {worker.devices[0].accelerator}")
-            notebook = nbformat.read(HERE / "01_quickstart.ipynb", as_version=4)
-            with ServedKernel(server["url"], server["jupyter_token"], "01_quickstart.ipynb") as kernel:
-                try:
-                    runs = execute_notebook(kernel, notebook)
-                except CellFailed as failed:
-                    say(f"The notebook failed.\n{failed}")
-                    return 1
-                kernel_digest = kernel.execute(CHECK_WEIGHTS).text.strip()
-            print()
-            print(next(run.text for run in runs if "[rank 0]" in run.text))
-            return report(client.jobs()[0], kernel_digest, time.monotonic() - began)
+    with (
+        tempfile.TemporaryDirectory(prefix="gpulayer-demo-") as folder,
+        running_server(Path(folder)) as server,
+        gpulayer.connect(server["url"], token=server["token"]) as client,
+    ):
+        say(f"Jupyter server with GPUlayer at {server['url']}")
+        client.ensure_local_workers(2, cpu_devices=2)
+        for worker in client.workers():
+            say(f"worker {worker.name}: {len(worker.devices)} × {worker.devices[0].accelerator}")
+        notebook = nbformat.read(HERE / "01_quickstart.ipynb", as_version=4)
+        with ServedKernel(server["url"], server["jupyter_token"], "01_quickstart.ipynb") as kernel:
+            try:
+                runs = execute_notebook(kernel, notebook)
+            except CellFailed as failed:
+                say(f"The notebook failed.\n{failed}")
+                return 1
+            kernel_digest = kernel.execute(CHECK_WEIGHTS).text.strip()
+        print()
+        print(next(run.text for run in runs if "[rank 0]" in run.text))
+        return report(client.jobs()[0], kernel_digest, time.monotonic() - began)
 
 
 def report(job: gpulayer.Job, kernel_digest: str, total_seconds: float) -> int:

@@ -145,7 +145,7 @@ def extract_archive(archive: Path, destination: Path, *, limit_files: int = EXTR
 def _open(archive: Path) -> tarfile.TarFile:
     try:
         # "r:" takes uncompressed archives only, so that an archive never unpacks to more than its own size.
-        return tarfile.open(archive, mode="r:")  # noqa: SIM115 - every caller uses it as a context manager
+        return tarfile.open(archive, mode="r:")
     except (tarfile.TarError, EOFError) as error:
         raise InvalidSpec(f"This is not a bundle: {error}.", asked=str(archive), fix="Bundles are uncompressed tar archives.") from error
 

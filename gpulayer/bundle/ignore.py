@@ -85,14 +85,7 @@ class IgnoreRules:
 
     def entered(self, folder: Path, path: str) -> IgnoreRules:
         """The rules that hold inside `folder`, which lies at the posix path `path` below the top."""
-        rules = self
-        for name in IGNORE_FILES:
-            file = folder / name
-            # A link as ignore file is not followed: git does not either.
-            if file.is_file() and not file.is_symlink():
-                text = file.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-                rules = rules.with_lines(text.split("\n"), base=path, origin=f"{path}/{name}" if path else name)
-        return rules
+        return IgnoreRules((*self._rules, *_read_folder(folder, path)))
 
     def entered_above(self, folder: Path, top: Path) -> IgnoreRules:
         """The rules of a folder above the top, as they read from the top.
@@ -100,8 +93,7 @@ class IgnoreRules:
         A pattern there sees paths below `folder`, so it is kept with the way down to the top in front of what it is asked.
         """
         way = top.relative_to(folder).as_posix()
-        own = IgnoreRules().entered(folder, "")
-        return IgnoreRules((*self._rules, *(replace(rule, prefix=way + "/") for rule in own._rules)))
+        return IgnoreRules((*self._rules, *(replace(rule, prefix=way + "/") for rule in _read_folder(folder, ""))))
 
     def verdict(self, path: str, *, is_folder: bool) -> str | None:
         """The rule that leaves this entry out, as `file:line: pattern`, or None when it stays; its folder is taken to stay."""
@@ -109,3 +101,14 @@ class IgnoreRules:
             if rule.matches(path, is_folder=is_folder):
                 return rule.described if rule.ignores else None
         return None
+
+
+def _read_folder(folder: Path, path: str) -> list[_Rule]:
+    rules = []
+    for name in IGNORE_FILES:
+        file = folder / name
+        # A link as ignore file is not followed: git does not either.
+        if file.is_file() and not file.is_symlink():
+            text = file.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+            rules += read_rules(text.split("\n"), base=path, origin=f"{path}/{name}" if path else name)
+    return rules

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gpulayer import settings
 from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_sources, find_project
 from gpulayer.errors import NotExportable
@@ -94,7 +95,7 @@ class ScriptProvider:
 
 def current_provider() -> SourceProvider:
     """The provider for where this process runs: a notebook's where IPython is active, else the script's."""
-    if _in_ipython():
+    if _in_ipython() and not settings.inside_job():
         from gpulayer_jupyter.export.provider import NotebookProvider
 
         provider: SourceProvider = NotebookProvider()

@@ -16,5 +16,5 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture
 def kernel(served: Served) -> Iterator[ServedKernel]:
     """A kernel of its own for each test, in the folder of the helper modules."""
-    with ServedKernel(served.server.url, served.server.jupyter_token, "test.ipynb") as kernel:
+    with ServedKernel(served.server.url, served.server.token, "test.ipynb") as kernel:
         yield kernel

@@ -97,7 +97,7 @@ def test_worker_of_another_protocol_version(served: Served) -> None:
 
 def test_a_body_that_is_no_json(served: Served) -> None:
     answer = httpx.post(
-        f"{served.server.url.rstrip('/')}/gpulayer/v1/jobs", content=b"{", headers={"Authorization": f"Bearer {served.server.token}"}
+        f"{served.server.url.rstrip('/')}/gpulayer/v1/jobs", content=b"{", headers={"Authorization": f"Bearer {served.server.client_token}"}
     )
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_spec"

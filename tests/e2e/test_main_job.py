@@ -23,7 +23,7 @@ def test_kernel_is_the_servers_child(served: Served, kernel: ServedKernel) -> No
 
 def test_quickstart_trains_on_four_ranks_and_brings_the_weights_back(served: Served) -> None:
     notebook = nbformat.read(NOTEBOOKS / "01_quickstart.ipynb", as_version=4)
-    with ServedKernel(served.server.url, served.server.jupyter_token, "01_quickstart.ipynb") as kernel:
+    with ServedKernel(served.server.url, served.server.token, "01_quickstart.ipynb") as kernel:
         execute_notebook(kernel, notebook)
         digest = kernel.execute(
             "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
@@ -139,7 +139,7 @@ def test_interrupt_stops_the_job_and_frees_the_devices(served: Served, kernel: S
 
 def test_trainer_in_a_plain_cell(served: Served) -> None:
     notebook = nbformat.read(NOTEBOOKS / "02_trainer_in_a_cell.ipynb", as_version=4)
-    with ServedKernel(served.server.url, served.server.jupyter_token, "02_trainer_in_a_cell.ipynb") as kernel:
+    with ServedKernel(served.server.url, served.server.token, "02_trainer_in_a_cell.ipynb") as kernel:
         execute_notebook(kernel, notebook)
         digest = kernel.execute(
             "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
@@ -158,7 +158,7 @@ def test_detach_and_attach_again(served: Served, kernel: ServedKernel) -> None:
     job = served.client.jobs()[0]
     assert job.name == "left-alone"
     job.wait(timeout=120)
-    with ServedKernel(served.server.url, served.server.jupyter_token, "another.ipynb") as other:
+    with ServedKernel(served.server.url, served.server.token, "another.ipynb") as other:
         other.execute(LOAD)
         assert "[rank 0] said by the job" in other.execute(f"%gpulayer attach {job.id}").text
 

@@ -61,7 +61,7 @@ def test_kill_of_the_server(served: Served, tmp_path: Path) -> None:
     served.server.kill()
     gate.touch()
     served.server.restart()
-    with gpulayer.connect(served.server.url, token=served.server.token) as client:
+    with gpulayer.connect(served.server.url, token=served.server.client_token) as client:
         again = client.job(job.id).wait(timeout=90)
         assert again.state is JobState.SUCCEEDED
         for rank in range(4):
