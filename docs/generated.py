@@ -114,7 +114,9 @@ def routes() -> str:
         ]
         for call in CALLS.values()
     ]
-    rows.append([f"`HEAD, GET, PUT {API_PREFIX}{ARTIFACT_PATH}`", "Bytes by their digest, in parts", "client, worker", "read, write", "bytes"])
+    rows.append(
+        [f"`HEAD, GET, PUT {API_PREFIX}{ARTIFACT_PATH}`", "Bytes by their digest, in parts", "client, worker", "read, write", "bytes"]
+    )
     return table(["Route", "What it does", "Tokens of role", "Jupyter action", "Messages"], rows)
 
 
@@ -126,7 +128,10 @@ def error_codes() -> str:
 
     return table(
         ["Code", "Class", "HTTP status", "Means"],
-        ([f"`{kind.code}`", f"`{kind.__name__}`", str(kind.http_status), (kind.__doc__ or "").strip().splitlines()[0]] for kind in walk(errors.GPUlayerError)),
+        (
+            [f"`{kind.code}`", f"`{kind.__name__}`", str(kind.http_status), (kind.__doc__ or "").strip().splitlines()[0]]
+            for kind in walk(errors.GPUlayerError)
+        ),
     )
 
 

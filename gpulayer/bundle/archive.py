@@ -21,6 +21,8 @@ from gpulayer.protocol import Digest
 
 EXTRACT_LIMIT_FILES = 1_000_000
 """More members than any bundle or input folder that `collect.py` makes."""
+_DAMAGE = (tarfile.TarError, EOFError, ValueError, LookupError, OverflowError)
+"""What tarfile raises for headers that make no sense."""
 _LINK_HOPS = 40  # as many as Linux follows
 
 
@@ -146,7 +148,7 @@ def _open(archive: Path) -> tarfile.TarFile:
     try:
         # "r:" takes uncompressed archives only, so that an archive never unpacks to more than its own size.
         return tarfile.open(archive, mode="r:")
-    except (tarfile.TarError, EOFError) as error:
+    except _DAMAGE as error:
         raise InvalidSpec(f"This is not a bundle: {error}.", asked=str(archive), fix="Bundles are uncompressed tar archives.") from error
 
 
@@ -172,7 +174,7 @@ def _checked_members(opened: tarfile.TarFile, archive: Path, limit_files: int) -
             if size_left < 0:
                 raise _refused(member.name, "its members claim more bytes than it has")
             members[name] = member
-    except (tarfile.TarError, EOFError) as error:
+    except _DAMAGE as error:
         raise InvalidSpec(f"The archive is damaged: {error}.", asked=str(archive)) from error
     for name, member in members.items():
         for parent in _parents(name):

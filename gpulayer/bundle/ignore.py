@@ -33,7 +33,7 @@ class _Rule:
         if self.base and not path.startswith(self.base + "/"):
             return False
         subject = path.rpartition("/")[2] if self.name_only else self.prefix + path[len(self.base) + 1 if self.base else 0 :]
-        found = self.pattern.regex.search(subject)
+        found = self.pattern.regex.search(_as_bytes(subject))
         # A match that ends at a folder mark is about a folder above this entry, which was judged before.
         return found is not None and found.groupdict().get("ps_d") is None
 
@@ -54,8 +54,13 @@ def read_rules(lines: Iterable[str], *, base: str, origin: str) -> list[_Rule]:
         body = body[:-1] if folders_only else body
         if not body or body.endswith("/"):
             continue
+        escaped = "\\" + body if body.startswith(("#", "!")) else body
+        escaped = _as_bytes(escaped)
+        if escaped[-1] in "\x85\xa0":
+            # The last byte of "à" and others: pathspec takes it for a space at the end, and drops it.
+            escaped = f"{escaped[:-1]}[{escaped[-1]}]"
         try:
-            compiled = GitIgnoreSpec.from_lines([("\\" + body) if body.startswith(("#", "!")) and not ignores else body]).patterns
+            compiled = GitIgnoreSpec.from_lines([escaped]).patterns
         except ValueError:
             continue
         usable = [pattern for pattern in compiled if pattern.include is not None]
@@ -72,6 +77,11 @@ def read_rules(lines: Iterable[str], *, base: str, origin: str) -> list[_Rule]:
             )
         )
     return rules
+
+
+def _as_bytes(text: str) -> str:
+    """One character per byte: git's `?` and `[…]` take a byte, not a character."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 class IgnoreRules:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpulayer.calls import Call
-from gpulayer.errors import GPUlayerError, NotAuthenticated, NotAuthorized, ServerUnreachable, TooLarge, decode_error
+from gpulayer.errors import GPUlayerError, NotAuthenticated, ServerUnreachable, TooLarge, decode_error
 
 GATEWAY_STATUSES = (502, 503, 504)
 """A proxy's answer when the server behind it is away or too slow."""
@@ -33,16 +33,10 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes, *, url: str
     if fields is not None and isinstance(fields.get("error"), dict) and "code" in fields["error"]:
         return decode_error(fields)
     if 300 <= status < 400 and "login" in headers.get("location", ""):
-        return _no_credential(status, f"a redirect to {headers['location']}", url)
-    if status == 401:
-        return _no_credential(status, _describe(status, headers, body), url)
-    if status == 403:
-        # Jupyter answers 403 to a token it does not know, and to a user whom its authoriser refuses.
-        return NotAuthorized(
-            f"The server at {url} refused the credential.",
-            found=_describe(status, headers, body),
-            fix="Check the token: GPUlayer's client token belongs in GPULAYER_TOKEN, in `gpulayer target add`, or in connect(token=...).",
-        )
+        return _no_credential(f"a redirect to {headers['location']}", url)
+    if status in (401, 403):
+        # Jupyter answers 403, not 401, to a token that it does not know.
+        return _no_credential(_describe(status, headers, body), url)
     if status == 413:
         return TooLarge(
             f"A request was too large for the server at {url}, or for a proxy before it.",
@@ -52,11 +46,11 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes, *, url: str
     return _not_ours(status, headers, body, url=url)
 
 
-def _no_credential(status: int, found: str, url: str) -> NotAuthenticated:
+def _no_credential(found: str, url: str) -> NotAuthenticated:
     return NotAuthenticated(
-        f"The server at {url} wants a login.",
+        f"The server at {url} does not accept this credential.",
         found=found,
-        fix="Give a client token: GPULAYER_TOKEN, `gpulayer target add`, or connect(url, token=...).",
+        fix="Give a GPUlayer client token of that server: GPULAYER_TOKEN, `gpulayer target add`, or connect(url, token=...).",
     )
 
 

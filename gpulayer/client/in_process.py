@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
-import hashlib
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gpulayer.calls import Call
-from gpulayer.errors import InternalError, Interrupted, ServerUnreachable, UnknownArtifact, Unsupported
+from gpulayer.client.artifact_file import write_artifact
+from gpulayer.errors import Interrupted, ServerUnreachable, UnknownArtifact, Unsupported
 from gpulayer.protocol import Digest, Message, Registered, WorkerId
 from gpulayer.settings import ARTIFACT_PART_BYTES
 
@@ -112,7 +109,9 @@ class InProcessTransport:
         with self._lock:
             if self._closed or self._loop.is_closed():
                 work.close()
-                raise Interrupted("This connection to the embedded control plane is closed.", asked=what, fix="Call gpulayer.connect() again.")
+                raise Interrupted(
+                    "This connection to the embedded control plane is closed.", asked=what, fix="Call gpulayer.connect() again."
+                )
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
             self._held.add(future)
         try:
@@ -130,29 +129,6 @@ class InProcessTransport:
             future.cancel()
             with self._lock:
                 self._held.discard(future)
-
-
-def write_artifact(destination: Path, sha256: Digest, parts: Any) -> None:
-    """Write the parts beside `destination`, check their digest, and only then let the file appear under its name."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".gpulayer-", dir=destination.parent)
-    try:
-        digest = hashlib.sha256()
-        with os.fdopen(handle, "wb") as file:
-            for part in parts:
-                digest.update(part)
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        if digest.hexdigest() != sha256:
-            raise InternalError(
-                "An artifact arrived damaged: its digest is another.", asked=sha256, found=digest.hexdigest(), fix="Fetch it again."
-            )
-        Path(name).replace(destination)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -11,7 +11,7 @@ import pytest
 
 from gpulayer.bundle.collect import survey_sources
 
-NAMES = ["a", "b", "keep", "build", "x.py", "y.pyc", "data.bin", "dist", "é", "sp ace", "#hash", "!bang", "deep"]
+NAMES = ["a", "b", "keep", "build", "x.py", "y.pyc", "data.bin", "dist", "é", "à", "sp ace", "#hash", "!bang", "deep"]
 PATTERNS = [
     "*",
     "*.pyc",
@@ -40,6 +40,7 @@ PATTERNS = [
     "**/",
     "*/",
     "é",
+    "à",
     "deep/a",
     "!deep/",
     "/a/b/",

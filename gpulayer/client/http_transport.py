@@ -1,0 +1,241 @@
+"""The transport to a control plane over HTTP/1.1 keep-alive, as a Jupyter server with the extension hosts it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from gpulayer import __version__
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, Call
+from gpulayer.client.answers import GATEWAY_STATUSES, read_answer, read_error
+from gpulayer.client.artifact_file import write_artifact
+from gpulayer.client.held_calls import pause_after
+from gpulayer.errors import Conflict, Interrupted, InvalidSpec, ServerUnreachable
+from gpulayer.protocol import Digest, Message, Registered
+from gpulayer.settings import ARTIFACT_PART_BYTES
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+"""How long after `wait` an answer is still expected; a proxy that swallows held calls in silence is noticed by it."""
+KEEPALIVE_SECONDS = 55.0
+"""Idle connections are dropped by ourselves before common proxies do it (60 s)."""
+CALLS_NOT_REPEATED = frozenset({"start_local_workers", "create_join_token", "register_worker"})
+"""Everything else may be sent twice: submit has its idempotency key, the worker protocol is fenced and keyed."""
+
+
+class HttpTransport:
+    """Calls on a control plane over HTTP.
+
+    Args:
+        url: the server's root, base_url included: "http://127.0.0.1:8888/".
+        token: bearer token; None only where the server asks for none.
+        description: where it leads, for people.
+    """
+
+    def __init__(self, url: str, token: str | None, *, description: str | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidSpec("An address starts with http:// or https:// and names a host.", asked=f"url={url!r}")
+        self.url = url.rstrip("/") + "/"
+        self.description = description or f"control plane at {self.url}"
+        self._token = token
+        self._api = self.url.rstrip("/") + API_PREFIX
+        self._closing = threading.Event()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._sockets_lock = threading.Lock()
+        self._client = httpx.Client(
+            headers={"User-Agent": f"gpulayer/{__version__}"},
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEEPALIVE_SECONDS),
+            follow_redirects=False,
+            # A proxy from the environment must not be asked for this machine's own servers.
+            trust_env=not _is_loopback(parts.hostname),
+        )
+
+    @property
+    def token(self) -> str | None:
+        return self._token
+
+    def call(self, call: Call, request: Message, *, timeout: float | None = None) -> Any:
+        fields = msgspec.structs.asdict(request)
+        path = call.path.format(**{name: _path_part(fields.pop(name)) for name in call.path_fields})
+        wait = fields.get("wait", 0.0)
+        deadline = timeout if timeout is not None else wait + ANSWER_SECONDS
+        body = msgspec.json.encode(fields) if call.method == "POST" else None
+        query = {name: _query_value(value) for name, value in fields.items() if value is not None} if body is None else None
+        repeat = call.name not in CALLS_NOT_REPEATED
+        started = time.monotonic()
+        response = self._send(call.method, path, query=query, body=body, deadline=deadline, repeat=repeat)
+        answer = read_answer(call, response.status_code, response.headers, response.content, url=self.url)
+        pause = pause_after(request, answer, time.monotonic() - started)
+        if pause and self._closing.wait(pause):
+            raise self._interrupted()
+        if isinstance(answer, Registered) and answer.token:
+            self._token = answer.token
+        return answer
+
+    def has_artifact(self, sha256: Digest) -> bool:
+        response = self._send("HEAD", ARTIFACT_PATH.format(sha256=_path_part(sha256)))
+        if response.status_code in (200, 404):
+            return response.status_code == 200
+        raise read_error(response.status_code, response.headers, response.content, url=self.url)
+
+    def put_artifact(self, path: Path, sha256: Digest) -> None:
+        if self.has_artifact(sha256):
+            return
+        total = path.stat().st_size
+        where = ARTIFACT_PATH.format(sha256=_path_part(sha256))
+        offset = 0
+        with path.open("rb") as file:
+            while True:
+                file.seek(offset)
+                data = file.read(ARTIFACT_PART_BYTES)
+                query = {"offset": str(offset), "total": str(total)}
+                response = self._send("PUT", where, query=query, body=data, deadline=60.0)
+                if response.status_code >= 300:
+                    error = read_error(response.status_code, response.headers, response.content, url=self.url)
+                    stored = error.details.get("offset")
+                    # A part that was stored though its answer was lost, or another client's upload of the same bytes:
+                    # go on behind what lies there.
+                    if isinstance(error, Conflict) and isinstance(stored, int) and offset < stored <= total:
+                        offset = stored
+                        if offset < total:
+                            continue
+                        return
+                    raise error
+                offset += len(data)
+                if offset >= total:
+                    return
+
+    def get_artifact(self, sha256: Digest, destination: Path) -> None:
+        where = self._api + ARTIFACT_PATH.format(sha256=_path_part(sha256))
+        with (
+            self._as_our_errors("GET", where),
+            self._client.stream("GET", where, headers=self._headers(), extensions=self._extensions(30.0)) as response,
+        ):
+            if response.status_code != 200:
+                response.read()
+                raise read_error(response.status_code, response.headers, response.content, url=self.url)
+            write_artifact(destination, sha256, response.iter_bytes(1 << 20))
+
+    def close(self) -> None:
+        """Give connections back; a thread that waits for an answer gets `Interrupted`."""
+        self._closing.set()
+        with self._sockets_lock:
+            sockets = list(self._sockets)
+        for one in sockets:
+            # A close() in one thread does not wake a read in another; a shutdown does.
+            with contextlib.suppress(OSError, ValueError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._client.close()
+
+    # ---- one request
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: bytes | None = None,
+        deadline: float = ANSWER_SECONDS,
+        repeat: bool = True,
+    ) -> httpx.Response:
+        """Send one request; where `repeat` allows it, once more on a fresh connection when the first was cut."""
+        try:
+            response = self._send_once(method, path, query, body, deadline)
+            if response.status_code not in GATEWAY_STATUSES or not repeat or _is_ours(response):
+                return response
+        except ServerUnreachable as error:
+            if not repeat or not error.details.get("cut"):
+                raise
+        return self._send_once(method, path, query, body, deadline)
+
+    def _send_once(self, method: str, path: str, query: dict[str, str] | None, body: bytes | None, deadline: float) -> httpx.Response:
+        where = self._api + path
+        headers = self._headers()
+        if body is not None:
+            headers["Content-Type"] = "application/octet-stream" if method == "PUT" else "application/json"
+        with self._as_our_errors(method, where):
+            return self._client.request(method, where, params=query, content=body, headers=headers, extensions=self._extensions(deadline))
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def _extensions(self, read_seconds: float) -> dict[str, Any]:
+        timeout = {"connect": CONNECT_SECONDS, "read": read_seconds, "write": max(30.0, read_seconds), "pool": None}
+        return {"timeout": timeout, "trace": self._note_connection}
+
+    def _note_connection(self, event: str, info: dict[str, Any]) -> None:
+        """Called by httpcore at every step of a request: remembers sockets, so that close() can wake their readers."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete", "proxy_http.start_tls.complete"):
+            one = info["return_value"].get_extra_info("socket")
+            with self._sockets_lock:
+                self._sockets.add(one)
+
+    @contextlib.contextmanager
+    def _as_our_errors(self, method: str, where: str) -> Iterator[None]:
+        if self._closing.is_set():
+            raise self._interrupted()
+        try:
+            yield
+        except httpx.TransportError as error:
+            if self._closing.is_set():
+                raise self._interrupted() from None
+            raise self._unreachable(method, where, error) from error
+        except (RuntimeError, ValueError, OSError):
+            # httpx and ssl complain in several ways about a client that was closed under a request.
+            if self._closing.is_set():
+                raise self._interrupted() from None
+            raise
+
+    def _interrupted(self) -> Interrupted:
+        return Interrupted("The connection was closed during the call.", asked=self.url)
+
+    def _unreachable(self, method: str, where: str, error: httpx.TransportError) -> ServerUnreachable:
+        never_connected = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        what = "Nobody answers" if never_connected else "The connection was cut"
+        if isinstance(error, httpx.ReadTimeout):
+            what = "No answer came in time"
+        return ServerUnreachable(
+            f"{what} at {self.url}.",
+            asked=f"{method} {urlsplit(where).path}",
+            found=str(error) or type(error).__name__,
+            fix="Is the server running, and the address right? `gpulayer doctor` shows what is found.",
+            details={"cut": not never_connected, "refused": isinstance(error, httpx.ConnectError)},
+        )
+
+
+def _is_ours(response: httpx.Response) -> bool:
+    return b'"error"' in response.content and b'"code"' in response.content
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _path_part(value: Any) -> str:
+    text = str(value)
+    if not text or not all(letter.isalnum() or letter in "._-" for letter in text) or text in (".", ".."):
+        raise InvalidSpec("An id is made of letters, digits, '.', '_' and '-'.", asked=repr(text))
+    return text
+
+
+def _query_value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,250 @@
+"""A job as its submitter holds it: wait for it, read its output, stop it, fetch what it left."""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpulayer.client.downloads import download_outputs, output_files
+from gpulayer.client.failures import job_failed
+from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.errors import NotFound, Unsupported
+from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, OutputFile, ReadLogs
+from gpulayer.settings import LONG_POLL_SECONDS
+from gpulayer.states import JobState
+
+if TYPE_CHECKING:
+    from gpulayer.client.client import Client
+
+__all__ = ["Job", "LogLine"]
+
+
+class Job:
+    """One submitted job. Waiting is done by held calls, and outlasts a restart of the server.
+
+    Args:
+        client: through which it is reached.
+        status: what is known of it.
+    """
+
+    def __init__(self, client: Client, status: JobStatus) -> None:
+        self._client = client
+        self._status = status
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.name!r} {self._status.state}>"
+
+    @property
+    def id(self) -> JobId:
+        return self._status.job_id
+
+    @property
+    def name(self) -> str:
+        return self._status.name
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    @property
+    def status(self) -> JobStatus:
+        """The record as it was last seen; asks nobody."""
+        return self._status
+
+    @property
+    def state(self) -> JobState:
+        """The state at this moment; asks the control plane unless the job has ended."""
+        return self._status.state if self._status.state.is_terminal else self.refresh().status.state
+
+    @property
+    def exit_code(self) -> int | None:
+        """0 after success; what the first failing process left with, -N after signal N; None while nobody knows."""
+        if self.state is JobState.SUCCEEDED:
+            return 0
+        failure = self._status.failure
+        if failure is None:
+            return None
+        return -failure.signal if failure.signal is not None else failure.exit_code
+
+    def refresh(self) -> Job:
+        """Ask for the record as it is."""
+        return self._ask(GetJob(job_id=self.id))
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Block until the job has ended, however it ended; every line of its output can be read then.
+
+        Raises:
+            TimeoutError: it has not ended within `timeout` seconds. The job goes on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._status.state.is_terminal:
+            left = LONG_POLL_SECONDS if deadline is None else deadline - time.monotonic()
+            self._ask(GetJob(job_id=self.id, wait=max(0.0, min(left, LONG_POLL_SECONDS))))
+            if deadline is not None and time.monotonic() >= deadline and not self._status.state.is_terminal:
+                raise TimeoutError(f"job {self.id} is still {self._status.state} after {timeout} s")
+        return self
+
+    def result(self, timeout: float | None = None) -> JobStatus:
+        """Wait, then return the final record.
+
+        Raises:
+            JobFailed: it did not succeed; names the first rank that failed, and carries its traceback.
+        """
+        self.wait(timeout)
+        if self._status.state is not JobState.SUCCEEDED:
+            raise job_failed(self._status)
+        return self._status
+
+    def cancel(self, force: bool = False) -> Job:
+        """Order the job to stop: SIGTERM, then SIGKILL after its grace; with `force` SIGKILL at once. Does not wait."""
+        self._status = self._client.call_patiently("cancel_job", CancelJob(job_id=self.id, force=force))
+        return self
+
+    # ---- output
+
+    def logs(self, rank: int | None = None) -> Iterator[LogLine]:
+        """The lines that are stored so far, an unfinished last line included; of all ranks, or of one."""
+        assembler = LineAssembler()
+        after = 0
+        while True:
+            page = self._client.call_patiently("read_logs", ReadLogs(job_id=self.id, rank=rank, after=after))
+            yield from assembler.feed(page.chunks)
+            if not page.chunks or page.complete:
+                break
+            after = page.next
+        yield from assembler.finish()
+
+    def follow_logs(self, rank: int | None = None) -> Iterator[LogLine]:
+        """Every line from the first on, as they come, until the job has ended and all is read."""
+        assembler = LineAssembler()
+        for page in self.follow_pages(rank):
+            yield from assembler.feed(page.chunks)
+        yield from assembler.finish()
+
+    def follow_pages(self, rank: int | None = None) -> Iterator[LogPage]:
+        """Stored output in raw chunks, as it comes, until the end: for views that also draw unfinished lines."""
+        after = 0
+        complete = False
+        while not complete:
+            page: LogPage = self._client.call_patiently(
+                "read_logs", ReadLogs(job_id=self.id, rank=rank, after=after, wait=LONG_POLL_SECONDS)
+            )
+            after, complete = page.next, page.complete
+            if page.chunks:
+                yield page
+
+    def follow(
+        self,
+        *,
+        on_page: Callable[[LogPage], None] | None = None,
+        on_status: Callable[[JobStatus], None] | None = None,
+        rank: int | None = None,
+    ) -> JobStatus:
+        """Follow output and record together until the job has ended; returns the final record, however it ended.
+
+        Both functions run in the calling thread, which waits on a queue meanwhile: KeyboardInterrupt reaches it at once.
+        `on_status` gets the record as it stands first, and then after every change.
+        """
+        news: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=self._push, args=(source, news, stop), name=f"gpulayer-follow-{self.id}", daemon=True)
+            for source in (self.follow_pages(rank), self._status_changes(stop))
+        ]
+        if on_status is not None:
+            on_status(self._status)
+        for thread in threads:
+            thread.start()
+        running = len(threads)
+        try:
+            while running:
+                item = news.get()
+                if item is None:
+                    running -= 1
+                elif isinstance(item, BaseException):
+                    raise item
+                elif isinstance(item, JobStatus):
+                    self._status = item
+                    if on_status is not None:
+                        on_status(item)
+                elif on_page is not None:
+                    on_page(item)
+        finally:
+            # A held call of these threads ends by itself within LONG_POLL_SECONDS; nobody waits for that.
+            stop.set()
+        return self._status
+
+    def _status_changes(self, stop: threading.Event) -> Iterator[JobStatus]:
+        status = self._status
+        while not status.state.is_terminal and not stop.is_set():
+            revision = status.revision
+            status = self._client.call_patiently("get_job", GetJob(job_id=self.id, wait=LONG_POLL_SECONDS, after_revision=revision))
+            if status.revision != revision:
+                yield status
+
+    @staticmethod
+    def _push(source: Iterator[Any], news: queue.SimpleQueue[Any], stop: threading.Event) -> None:
+        try:
+            for item in source:
+                news.put(item)
+                if stop.is_set():
+                    return
+        except Exception as error:  # noqa: BLE001 - top of a thread: whatever ended it is raised by follow(), not lost
+            news.put(error)
+        finally:
+            news.put(None)
+
+    # ---- what it left
+
+    @property
+    def outputs(self) -> dict[str, OutputFile]:
+        """The files of its output folder by relative path; `node<k>/…` where there were several nodes."""
+        return output_files(self.refresh().status if not self._status.state.is_terminal else self._status)
+
+    def download(self, destination: str | Path) -> list[Path]:
+        """Fetch all outputs into a folder and return where they lie."""
+        return download_outputs(self._client.transport, self.outputs, Path(destination))
+
+    def weights(self, fit: int = 0) -> dict[str, Any]:
+        """The state dict that rank 0's `fit`-th `Trainer.fit` of the job left, counted from 0, on the CPU.
+
+        Raises:
+            NotFound: the job left no such weights.
+            Unsupported: torch or safetensors is not installed here.
+        """
+        name = f"weights/fit{fit}.safetensors"
+        found = [file for task in self.outputs_by_node() for file in task if file.path == name]
+        if not found:
+            raise NotFound(
+                "The job left no such weights.",
+                asked=name,
+                found=", ".join(sorted(path for path in self.outputs if path.endswith(".safetensors"))) or "none",
+                fix="A job leaves weights when its Trainer.fit has ended.",
+            )
+        try:
+            from safetensors.torch import load_file
+        except ImportError as error:
+            raise Unsupported(
+                "Loading weights needs torch and safetensors here.", found=str(error), fix="pip install 'gpulayer[torch]'"
+            ) from error
+        with tempfile.TemporaryDirectory(prefix="gpulayer-weights-") as folder:
+            path = Path(folder) / "weights.safetensors"
+            self._client.transport.get_artifact(found[0].sha256, path)
+            loaded: dict[str, Any] = load_file(path)
+            # Tensors may be views of the mapped file, which goes away with the folder.
+            return {key: tensor.clone() for key, tensor in loaded.items()}
+
+    def outputs_by_node(self) -> list[tuple[OutputFile, ...]]:
+        """Each node's output files, as the nodes named them."""
+        if not self._status.state.is_terminal:
+            self.refresh()
+        return [task.outputs for task in sorted(self._status.tasks, key=lambda task: task.node)]
+
+    def _ask(self, request: GetJob) -> Job:
+        self._status = self._client.call_patiently("get_job", request)
+        return self

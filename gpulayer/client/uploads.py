@@ -1,0 +1,65 @@
+"""What goes to the control plane before a job does: its source bundle and its inputs, each once per content."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from gpulayer.bundle.archive import Bundle
+from gpulayer.bundle.collect import collect_folder
+from gpulayer.client.transport import Transport
+from gpulayer.errors import InvalidSpec
+from gpulayer.protocol import Digest, InputFile
+
+
+def upload_bundle(transport: Transport, bundle: Bundle) -> Digest:
+    """Store the bundle's archive under its digest; nothing but a question is sent where it lies there already."""
+    return _upload_archive(transport, bundle)[0]
+
+
+def upload_inputs(transport: Transport, inputs: dict[str, str]) -> dict[str, InputFile]:
+    """Store each input, a file as it is and a folder as an archive.
+
+    Raises:
+        InvalidSpec: naming the input that is missing, or is neither a file nor a folder.
+    """
+    return {name: _upload_input(transport, name, path) for name, path in inputs.items()}
+
+
+def _upload_input(transport: Transport, name: str, given: str) -> InputFile:
+    path = Path(given).expanduser()
+    if path.is_dir():
+        digest, size = _upload_archive(transport, collect_folder(path))
+        return InputFile(sha256=digest, size_bytes=size, link=_link(path), archive=True)
+    if not path.is_file():
+        raise InvalidSpec(
+            f"The input {name!r} is not there." if not path.exists() else f"The input {name!r} is neither a file nor a folder.",
+            asked=f"{name}={given}",
+            found=f"nothing at {path.absolute()}" if not path.exists() else f"{path.absolute()}",
+            fix="Name a file or folder on this machine.",
+        )
+    digest, size = _file_digest(path)
+    transport.put_artifact(path, digest)
+    return InputFile(sha256=digest, size_bytes=size, link=_link(path))
+
+
+def _link(path: Path) -> str | None:
+    """Where the input is also found in the job's working directory: at its own path, if that is relative and stays inside."""
+    parts = [part for part in path.parts if part != "."]
+    return "/".join(parts) if parts and not path.is_absolute() and ".." not in parts else None
+
+
+def _upload_archive(transport: Transport, bundle: Bundle) -> tuple[Digest, int]:
+    with tempfile.TemporaryDirectory(prefix="gpulayer-upload-") as folder:
+        archive = Path(folder) / "archive.tar"
+        # The digest of what was written: a file that changes meanwhile can't part the two.
+        digest = bundle.write(archive)
+        transport.put_artifact(archive, digest)
+        return digest, archive.stat().st_size
+
+
+def _file_digest(path: Path) -> tuple[Digest, int]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Digest(digest), file.tell()

@@ -1,0 +1,96 @@
+"""When a worker counts as lost, judged from renewal counters and this process's own monotonic time.
+
+Every word from a worker moves its counter in the store. A lease is over only once this control plane has itself watched the
+counter stand still for as long as the lease lasts; neither another machine's clock nor a jump of ours loses a live worker.
+Pure but for the clock it is given; the store is read and changed by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpulayer.control.clock import Clock
+from gpulayer.protocol import WorkerId
+from gpulayer.settings import BUSY_LEASE_SECONDS, IDLE_LEASE_SECONDS, ORPHAN_LIMIT_SECONDS
+
+LEASE_CHECK_SECONDS = 2.0
+"""How often the book is compared with the store; a lost worker is noticed this much after its lease at the latest."""
+
+_LONGEST_STEP_SECONDS = 2 * LEASE_CHECK_SECONDS
+# A control plane that was stopped itself (SIGSTOP, a laptop's lid) finds old counters and a clock far ahead, while the
+# renewals wait unread in its sockets. So a step between two looks counts for no more than this.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What the store says about one worker.
+
+    Args:
+        renewals: moved by every word from this boot of the worker.
+        busy: the worker confirmed an attempt that has not ended.
+        last_seen_at: wall time of its last word.
+    """
+
+    worker_id: WorkerId
+    boot: str
+    renewals: int
+    busy: bool
+    last_seen_at: float
+
+
+@dataclass(slots=True)
+class _Watched:
+    renewals: int
+    still_seconds: float = 0.0
+
+
+class LeaseBook:
+    """The leases that one control plane watches.
+
+    Args:
+        clock: its monotonic half judges.
+        judge_silent_only: judge by the orphan limit alone, also workers that were heard here.
+    """
+
+    def __init__(self, clock: Clock, *, judge_silent_only: bool = False) -> None:
+        self._clock = clock
+        self._judge_silent_only = judge_silent_only
+        self._watched: dict[tuple[WorkerId, str], _Watched] = {}
+        self._heard: set[tuple[WorkerId, str]] = set()
+        self._looked_at: float | None = None
+
+    def heard(self, worker_id: WorkerId, boot: str) -> None:
+        """This control plane received a word from this boot of the worker, and judges it from here on."""
+        self._heard.add((worker_id, boot))
+
+    def lost(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Compare with what the store says, and return the leases that are over."""
+        monotonic = self._clock.monotonic()
+        step = 0.0 if self._looked_at is None else min(monotonic - self._looked_at, _LONGEST_STEP_SECONDS)
+        self._looked_at = monotonic
+        over: list[Lease] = []
+        watched: dict[tuple[WorkerId, str], _Watched] = {}
+        for lease in leases:
+            key = (lease.worker_id, lease.boot)
+            entry = self._watched.get(key)
+            if entry is None or entry.renewals != lease.renewals:
+                entry = _Watched(renewals=lease.renewals)
+            else:
+                entry.still_seconds += step
+            watched[key] = entry
+            if self._is_over(key, lease, entry):
+                over.append(lease)
+        self._watched = watched
+        self._heard &= watched.keys()
+        return over
+
+    def _is_over(self, key: tuple[WorkerId, str], lease: Lease, entry: _Watched) -> bool:
+        length = BUSY_LEASE_SECONDS if lease.busy else IDLE_LEASE_SECONDS
+        if key in self._heard and not self._judge_silent_only:
+            return entry.still_seconds >= length
+        # Nobody here ever heard it: it may be waiting for its server to come back, and keeps its job for the orphan limit.
+        # Silence from before this process began counts by wall time, but not without a whole lease of watching as well;
+        # otherwise processes that live for less than the limit would leave a dead worker's job running for ever.
+        silent_before = self._clock.now() - lease.last_seen_at
+        return entry.still_seconds >= IDLE_LEASE_SECONDS and max(silent_before, entry.still_seconds) >= ORPHAN_LIMIT_SECONDS

@@ -1,0 +1,80 @@
+"""Which workers can hold a job, and why a job waits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpulayer.control.scheduler.view import AUTO, KINDS_BEST_FIRST, JobView, View, WorkerView
+
+
+def kinds_for(job: JobView) -> tuple[str, ...]:
+    """The accelerators that may serve this job, best first."""
+    if job.accelerator != AUTO:
+        return (job.accelerator,)
+    one_process = job.devices == 1 and job.nodes == 1  # MPS drives one device in one process (ADR-0006)
+    return tuple(kind for kind in KINDS_BEST_FIRST if kind != "mps" or one_process)
+
+
+def suitable_workers(workers: Iterable[WorkerView], job: JobView) -> tuple[WorkerView, ...]:
+    """Workers that take work and report all that the job requires."""
+    return tuple(worker for worker in workers if not worker.draining and job.requires <= worker.provides)
+
+
+def groups(workers: Sequence[WorkerView], job: JobView) -> list[tuple[WorkerView, ...]]:
+    """Sets of workers out of which all nodes may be taken, the closest together first.
+
+    Ranks of several nodes must reach each other: workers of one host always do, and workers of several hosts where none is
+    known by a loopback address.
+    """
+    if job.nodes == 1:
+        return [tuple(workers)]
+    hosts = sorted({worker.host for worker in workers})
+    found = [tuple(worker for worker in workers if worker.host == host) for host in hosts]
+    found.append(tuple(worker for worker in workers if not worker.loopback))
+    return [group for group in found if len(group) >= job.nodes]
+
+
+def could_hold(group: Iterable[WorkerView], job: JobView, kind: str) -> bool:
+    """Whether the job would fit if everything on these workers were free."""
+    return sum(len(worker.of_kind(kind)) >= job.devices for worker in group) >= job.nodes
+
+
+def chosen_kind(workers: Sequence[WorkerView], job: JobView) -> str | None:
+    """The best accelerator with which these workers could hold the job, busy or not; None where none could."""
+    suitable = suitable_workers(workers, job)
+    candidates = groups(suitable, job)
+    return next((kind for kind in kinds_for(job) if any(could_hold(group, job, kind) for group in candidates)), None)
+
+
+def why_waiting(view: View, job: JobView) -> str:
+    """Why the job is not placed, in words for the person who submitted it."""
+    if not view.workers:
+        return "no worker yet: start one with `gpulayer worker start`"
+    needs = f"needs {job.demand()}"
+    if all(worker.draining for worker in view.workers):
+        return f"{needs}; every worker is draining"
+    suitable = suitable_workers(view.workers, job)
+    if not suitable:
+        return f"needs {', '.join(sorted(job.requires))}; no worker provides " + ("it" if len(job.requires) == 1 else "all of that")
+    kind = chosen_kind(view.workers, job)
+    if kind is None:
+        return needs + _why_none_could(suitable, job)
+    free = [(len(worker.free(kind)), worker.name) for worker in sorted(suitable, key=lambda worker: (worker.name, worker.id))]
+    listed = ", ".join(f"{count} on {name}" for count, name in free if count) or "none"
+    return f"needs {job.devices} × {kind}" + (f" on each of {job.nodes} nodes" if job.nodes > 1 else "") + f"; free: {listed}"
+
+
+def _why_none_could(suitable: Sequence[WorkerView], job: JobView) -> str:
+    kind = next((kind for kind in kinds_for(job) if could_hold(suitable, job, kind)), None)
+    if kind is not None:
+        # Enough of them are alive; they only cannot reach each other.
+        names = ", ".join(sorted(worker.name for worker in suitable if worker.loopback))
+        return f"; {names} can be reached from the own host only (through a tunnel?): start it with --address to join several nodes"
+    sizes = sorted({(len(worker.of_kind(kind)), kind) for worker in suitable for kind in kinds_for(job) if worker.of_kind(kind)}, reverse=True)
+    if not sizes:
+        return "; no worker has any"
+    largest, kind = sizes[0]
+    enough = sum(len(worker.of_kind(kind)) >= job.devices for worker in suitable)
+    if largest < job.devices:
+        return f"; the largest worker has {largest} × {kind}"
+    return f"; {enough} " + ("worker has" if enough == 1 else "workers have") + " that many"

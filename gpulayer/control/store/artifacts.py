@@ -1,0 +1,127 @@
+"""Artifacts of a home: files named by the SHA-256 of their bytes, in `artifacts/ab/<sha256>`, whole or not there.
+
+They need no rows: a name can only ever hold these bytes. Parts are written to one temporary file per digest, which several
+senders of the same bytes may share, and which any process of the home may finish.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpulayer.errors import Conflict, InvalidSpec, TooLarge
+from gpulayer.protocol import Digest
+from gpulayer.settings import ARTIFACT_PART_BYTES
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class ArtifactFiles:
+    """The artifacts below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts = folder / ".parts"
+
+    def path(self, sha256: Digest) -> Path | None:
+        """Where a complete artifact lies; None where it is not, or not whole."""
+        path = self._final(sha256)
+        return path if path.is_file() else None
+
+    def put_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
+        """Write one part; True once the artifact is whole and its digest right. Blocks on the disk.
+
+        A part may be sent again, or by a second sender; only a gap is refused.
+
+        Raises:
+            Conflict: there is a gap before this part (`details["offset"]` says where to go on), or the digest is wrong.
+            InvalidSpec: a name that is no digest, or a part that reaches over `total_bytes`.
+        """
+        final = self._final(sha256)
+        if len(data) > ARTIFACT_PART_BYTES:
+            raise TooLarge("An artifact's part is over its limit.", asked=f"{len(data)} bytes", found=f"limit {ARTIFACT_PART_BYTES} bytes")
+        if offset < 0 or offset + len(data) > total_bytes:
+            raise InvalidSpec(
+                "A part lies outside of its artifact.", asked=f"bytes {offset} to {offset + len(data)}", found=f"{total_bytes} bytes in all"
+            )
+        self._parts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = self._parts / sha256
+        with _locked(temporary) as descriptor:
+            if final.is_file():
+                temporary.unlink(missing_ok=True)
+                return True
+            size = os.fstat(descriptor).st_size
+            if offset > size:
+                raise Conflict(
+                    "There is a gap before this part.",
+                    asked=f"offset {offset}",
+                    found=f"{size} bytes",
+                    fix="Go on from there.",
+                    details={"offset": size},
+                )
+            _write_all(descriptor, data, offset)
+            if max(size, offset + len(data)) < total_bytes:
+                return False
+            self._finish(descriptor, temporary, final, sha256, total_bytes)
+            return True
+
+    def _finish(self, descriptor: int, temporary: Path, final: Path, sha256: Digest, total_bytes: int) -> None:
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != sha256:
+            size = os.fstat(descriptor).st_size
+            temporary.unlink()
+            raise Conflict(
+                "The bytes of an artifact are not those of its name.",
+                asked=f"{sha256}, {total_bytes} bytes",
+                found=f"{found}, {size} bytes",
+                fix="Send it again from the start.",
+                details={"offset": 0},
+            )
+        os.fsync(descriptor)
+        final.parent.mkdir(exist_ok=True, mode=0o700)
+        temporary.rename(final)
+        folder = os.open(final.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _final(self, sha256: Digest) -> Path:
+        if not _DIGEST.fullmatch(sha256):
+            raise InvalidSpec("An artifact's name is a SHA-256 in lower-case hexadecimal digits.", asked=repr(sha256))
+        return self._folder / sha256[:2] / sha256
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Hold the temporary file's lock; a file that its holder finished or dropped meanwhile is opened anew."""
+    while True:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_still(path, descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,155 @@
+"""The tables of a home's `metadata.db`, as SQLAlchemy sees them; `migrations/` makes them.
+
+Whole messages (specs, devices, outcomes) are JSON in one column: they are read and written whole. What a guard, a filter or
+an order needs has a column of its own.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, PrimaryKeyConstraint, String, Table, UniqueConstraint
+
+metadata = MetaData()
+
+home = Table("home", metadata, Column("key", String, primary_key=True), Column("value", String, nullable=False))
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),  # the order of submission
+    Column("id", String, nullable=False, unique=True),
+    Column("name", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("idempotency_key", String, nullable=False),
+    Column("request_digest", String, nullable=False),  # tells a repeated request from another one under the same key
+    Column("spec", LargeBinary, nullable=False),
+    Column("source", String),
+    Column("inputs", LargeBinary, nullable=False),
+    Column("nodes", Integer, nullable=False),
+    Column("devices", Integer, nullable=False),
+    Column("accelerator", String),  # NULL while `auto` is not fixed
+    Column("state", String, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("stop", String),  # NULL, "cancel" or "kill": what was asked of the job as a whole
+    Column("failure", LargeBinary),  # the first failure of the present attempt
+    Column("log_sequence", Integer, nullable=False),  # of the newest log chunk
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    UniqueConstraint("owner", "idempotency_key", name="uq_jobs_key"),
+    Index("ix_jobs_state", "state", "sequence"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("job_id", String, nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("worker_id", String, nullable=False),
+    Column("boot", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("stop", String),  # NULL or a stop order's reason
+    Column("devices", LargeBinary, nullable=False),
+    Column("ranks", LargeBinary),
+    Column("outputs", LargeBinary),
+    Column("placed_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    PrimaryKeyConstraint("job_id", "node", "attempt"),
+    Index("ix_attempts_worker", "worker_id", "state"),
+)
+
+# The primary key is the promise that no device is ever held by two attempts.
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("worker_id", String, nullable=False),
+    Column("device_id", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    PrimaryKeyConstraint("worker_id", "device_id"),
+    Index("ix_reservations_job", "job_id"),
+)
+
+rendezvous = Table(
+    "rendezvous",
+    metadata,
+    Column("job_id", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("address", String, nullable=False),
+    Column("port", Integer, nullable=False),
+    PrimaryKeyConstraint("job_id", "attempt"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("boot", String, nullable=False),  # empty once the worker has left
+    Column("name", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("boot_id", String, nullable=False),
+    Column("address", String, nullable=False),
+    Column("python", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("protocol", Integer, nullable=False),
+    Column("devices", LargeBinary, nullable=False),
+    Column("frameworks", LargeBinary, nullable=False),
+    Column("local", Integer, nullable=False),
+    Column("state", String, nullable=False),  # alive, draining, gone
+    Column("renewals", Integer, nullable=False),
+    Column("registered_at", Float, nullable=False),
+    Column("last_seen_at", Float, nullable=False),
+    Index("ix_workers_state", "state"),
+)
+
+# The most workers that were alive at once with at least so many devices of a kind.
+largest_groups = Table(
+    "largest_groups",
+    metadata,
+    Column("accelerator", String, nullable=False),
+    Column("devices", Integer, nullable=False),
+    Column("workers", Integer, nullable=False),
+    PrimaryKeyConstraint("accelerator", "devices"),
+)
+
+logs = Table(
+    "logs",
+    metadata,
+    Column("job_id", String, nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("rank", Integer, nullable=False),  # -1: what the launcher itself printed
+    Column("stream", String, nullable=False),
+    Column("offset", Integer, nullable=False),
+    Column("first_line", Integer, nullable=False),
+    Column("time", Float, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("job_id", "sequence"),
+    UniqueConstraint("job_id", "attempt", "node", "rank", "stream", "offset", name="uq_logs_resend"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("digest", String, primary_key=True),  # SHA-256 of the token, which is stored nowhere
+    Column("kind", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("worker_id", String),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+    Column("used_boot", String),  # a join token is good once: for this boot of this worker
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("topic", String, nullable=False),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,143 @@
+"""Workers in the store: who they are, what they offer, how often they were heard, and the largest groups ever alive at once.
+
+Every function runs inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, select
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from gpulayer.control.store import changes
+from gpulayer.control.store.attempts import worker_topic
+from gpulayer.control.store.tables import largest_groups, workers
+from gpulayer.errors import AttemptLost, UnknownWorker
+from gpulayer.protocol import Device, WorkerId
+from gpulayer.settings import IDLE_LEASE_SECONDS
+
+WorkerRow = Row[Any]
+
+WORKERS_TOPIC = "workers"
+ALIVE, DRAINING, GONE = "alive", "draining", "gone"
+LEFT = ""
+"""The boot of a worker that took its leave: no boot that speaks is this one."""
+
+_devices_decoder = msgspec.json.Decoder(tuple[Device, ...])
+_frameworks_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+def new_worker_id() -> WorkerId:
+    return WorkerId("w" + secrets.token_hex(6))
+
+
+def find_worker(connection: Connection, worker_id: WorkerId) -> WorkerRow | None:
+    return connection.execute(select(workers).where(workers.c.id == worker_id)).one_or_none()
+
+
+def worker_row(connection: Connection, worker_id: WorkerId) -> WorkerRow:
+    """The stored worker.
+
+    Raises:
+        UnknownWorker: it never registered.
+    """
+    row = find_worker(connection, worker_id)
+    if row is None:
+        raise UnknownWorker("There is no such worker.", asked=f"worker {worker_id}", fix="Register it first.")
+    return row
+
+
+def all_workers(connection: Connection, *, include_gone: bool = False) -> list[WorkerRow]:
+    """Workers in the order of their registration."""
+    query = select(workers).order_by(workers.c.registered_at, workers.c.id)
+    return list(connection.execute(query if include_gone else query.where(workers.c.state != GONE)))
+
+
+def put_worker(connection: Connection, worker_id: WorkerId, **values: Any) -> None:
+    """Store a worker as alive, anew or over its earlier registration."""
+    insert = sqlite_insert(workers).values(id=worker_id, state=ALIVE, renewals=1, **values)
+    connection.execute(
+        insert.on_conflict_do_update(index_elements=["id"], set_={**values, "state": ALIVE, "renewals": workers.c.renewals + 1})
+    )
+    changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
+
+
+def renew(connection: Connection, now: float, *, worker_id: WorkerId, boot: str) -> bool:
+    """Count a word from this boot of the worker; True when it had counted as gone or silent, and can take work again.
+
+    Raises:
+        UnknownWorker: it never registered.
+        AttemptLost: the worker speaks through another boot, or has left.
+    """
+    row = worker_row(connection, worker_id)
+    check_boot(row, boot)
+    was_away = row.state == GONE or is_silent(row, now)
+    connection.execute(
+        workers.update()
+        .where(workers.c.id == worker_id, workers.c.boot == boot)
+        .values(renewals=workers.c.renewals + 1, last_seen_at=now, state=ALIVE if row.state == GONE else row.state)
+    )
+    if was_away:
+        changes.emit(connection, WORKERS_TOPIC)
+    return was_away
+
+
+def check_boot(row: WorkerRow, boot: str) -> None:
+    """Raise `AttemptLost` unless the worker speaks through this boot."""
+    if row.boot != boot:
+        raise AttemptLost(
+            "This start of the worker is over.",
+            asked=f"worker {row.id}, boot {boot}",
+            found="it has left" if row.boot == LEFT else "it was started again since",
+            fix="End its processes, and register again.",
+        )
+
+
+def set_state(connection: Connection, worker_id: WorkerId, state: str, **values: Any) -> None:
+    connection.execute(workers.update().where(workers.c.id == worker_id).values(state=state, **values))
+    changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
+
+
+def is_silent(row: WorkerRow, now: float) -> bool:
+    """Not heard for a whole idle lease, by wall time: nothing is placed there until it speaks again.
+
+    This judges nobody: what the worker holds stays its own until its lease is over (`control/leases.py`).
+    """
+    return bool(now - row.last_seen_at > IDLE_LEASE_SECONDS)
+
+
+def note_largest_groups(connection: Connection, now: float) -> None:
+    """Remember how many workers are alive at once with at least so many devices of a kind."""
+    counts: dict[str, list[int]] = {}
+    for row in all_workers(connection):
+        if is_silent(row, now):
+            continue
+        kinds = [device.accelerator for device in devices_of(row)]
+        for kind in set(kinds):
+            counts.setdefault(kind, []).append(kinds.count(kind))
+    for kind, sizes in counts.items():
+        for size in set(sizes):
+            alive = sum(other >= size for other in sizes)
+            insert = sqlite_insert(largest_groups).values(accelerator=kind, devices=size, workers=alive)
+            connection.execute(
+                insert.on_conflict_do_update(
+                    index_elements=["accelerator", "devices"], set_={"workers": alive}, where=largest_groups.c.workers < alive
+                )
+            )
+
+
+def read_largest_groups(connection: Connection) -> list[tuple[str, int, int]]:
+    """(accelerator, devices per worker, workers), largest last."""
+    rows = connection.execute(select(largest_groups).order_by(largest_groups.c.accelerator, largest_groups.c.devices))
+    return [(row.accelerator, row.devices, row.workers) for row in rows]
+
+
+def devices_of(row: WorkerRow) -> tuple[Device, ...]:
+    return _devices_decoder.decode(row.devices)
+
+
+def frameworks_of(row: WorkerRow) -> dict[str, str]:
+    return _frameworks_decoder.decode(row.frameworks)

@@ -1,0 +1,166 @@
+"""Who calls: bearer tokens, stored only as their SHA-256, and what each kind is good for.
+
+The functions that take a connection run in the writer's or a reader's thread. Tokens never stand in logs or error texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Row, select
+
+from gpulayer.calls import Role
+from gpulayer.control.store import changes
+from gpulayer.control.store.tables import tokens
+from gpulayer.errors import NotAuthenticated
+from gpulayer.protocol import WorkerId
+
+TOKENS_TOPIC = "tokens"
+WORKER_TOKEN_SECONDS = 30 * 86400.0
+"""A worker that comes back within this registers with its own token, which starts the time anew."""
+
+_PREFIXES = {Role.CLIENT: "gpc_", Role.WORKER: "gpw_", Role.JOIN: "gpj_"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who makes a call.
+
+    Args:
+        user: whose jobs and workers these are.
+        worker_id: the one worker that a worker token speaks for.
+        trusted: code of the control plane's own process, which may speak for every role and worker.
+        token_digest: of a join token, which is used up by a registration.
+    """
+
+    role: Role
+    user: str
+    worker_id: WorkerId | None = None
+    trusted: bool = False
+    token_digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecord:
+    """What is known about an issued token; `digest` names it, for a revocation by hand."""
+
+    digest: str
+    role: Role
+    user: str
+    worker_id: WorkerId | None
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    used: bool
+
+
+def digest_of(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def issue(
+    connection: Connection, now: float, *, role: Role, user: str, valid_seconds: float | None, worker_id: WorkerId | None = None
+) -> str:
+    """Make a token and return it, the only time that it is seen."""
+    token = _PREFIXES[role] + secrets.token_urlsafe(32)
+    connection.execute(
+        tokens.insert().values(
+            digest=digest_of(token),
+            kind=role.value,
+            owner=user,
+            worker_id=worker_id,
+            created_at=now,
+            expires_at=None if valid_seconds is None else now + valid_seconds,
+        )
+    )
+    return token
+
+
+def revoke(connection: Connection, now: float, digest: str) -> bool:
+    """End a token for good; False where there is none, or it is ended already."""
+    result = connection.execute(tokens.update().where(tokens.c.digest == digest, tokens.c.revoked_at.is_(None)).values(revoked_at=now))
+    if result.rowcount:
+        changes.emit(connection, TOKENS_TOPIC)
+    return bool(result.rowcount)
+
+
+def renew_worker_token(connection: Connection, now: float, worker_id: WorkerId) -> None:
+    """Start the time of this worker's token anew."""
+    connection.execute(
+        tokens.update()
+        .where(tokens.c.worker_id == worker_id, tokens.c.kind == Role.WORKER.value, tokens.c.revoked_at.is_(None))
+        .values(expires_at=now + WORKER_TOKEN_SECONDS)
+    )
+    changes.emit(connection, TOKENS_TOPIC)
+
+
+def list_tokens(connection: Connection) -> list[TokenRecord]:
+    """All tokens ever issued, oldest first."""
+    return [
+        TokenRecord(
+            digest=row.digest,
+            role=Role(row.kind),
+            user=row.owner,
+            worker_id=row.worker_id,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            revoked_at=row.revoked_at,
+            used=row.used_boot is not None,
+        )
+        for row in connection.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.digest))
+    ]
+
+
+def use_join_token(connection: Connection, now: float, digest: str, *, boot: str, worker_id: WorkerId) -> WorkerId:
+    """Use the token up for this worker, and return the worker's id.
+
+    A registration whose answer got lost is repeated by the same boot; it gets the id of the first time.
+
+    Raises:
+        NotAuthenticated: it was used by another boot, or is not valid any more.
+    """
+    row = connection.execute(select(tokens).where(tokens.c.digest == digest)).one_or_none()
+    if row is None or not _is_valid(row, now) or (row.used_boot is not None and row.used_boot != boot):
+        raise NotAuthenticated("This join token was used, or is over; it is good for one worker, once.", fix="Ask for another join token.")
+    if row.used_boot == boot:
+        return WorkerId(row.worker_id)
+    connection.execute(tokens.update().where(tokens.c.digest == digest).values(used_boot=boot, worker_id=worker_id))
+    return worker_id
+
+
+class TokenCache:
+    """Callers by token digest, so that a call does not cost a question to the store; emptied by every change of a token."""
+
+    def __init__(self) -> None:
+        self._callers: dict[str, tuple[Caller, float | None]] = {}
+
+    def forget(self) -> None:
+        self._callers.clear()
+
+    def find(self, digest: str, now: float) -> Caller | None:
+        caller, expires_at = self._callers.get(digest, (None, None))
+        return caller if expires_at is None or now < expires_at else None
+
+    def keep(self, digest: str, caller: Caller, expires_at: float | None) -> None:
+        self._callers[digest] = (caller, expires_at)
+
+
+def find_caller(connection: Connection, now: float, digest: str) -> tuple[Caller, float | None] | None:
+    """Whom a token's digest stands for, and until when; None where it is unknown, expired or revoked."""
+    row = connection.execute(select(tokens).where(tokens.c.digest == digest)).one_or_none()
+    if row is None or not _is_valid(row, now):
+        return None
+    role = Role(row.kind)
+    caller = Caller(
+        role=role,
+        user=row.owner,
+        worker_id=row.worker_id if role is Role.WORKER else None,
+        token_digest=digest if role is Role.JOIN else None,
+    )
+    return caller, row.expires_at
+
+
+def _is_valid(row: Row[tuple[object, ...]], now: float) -> bool:
+    return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)

@@ -1,0 +1,172 @@
+"""`launch()` at the top of a script, and the steps from a place that holds source to a submitted job.
+
+Outside a job the script is packaged and submitted, and this process follows it and leaves with its exit code; inside, the
+call returns at once. Needs no torch. Runs in the script's first process and, where it does nothing, in every rank.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from gpulayer import settings
+from gpulayer.client.script_job import script_job
+from gpulayer.errors import JobFailed, Unsupported
+from gpulayer.pytorch.rank_context import in_notebook, read_rank_context
+from gpulayer.spec import AnyJob
+
+if TYPE_CHECKING:
+    from gpulayer.bundle.source_provider import Source
+    from gpulayer.client.client import Client
+    from gpulayer.protocol import WorkerStatus
+
+_CAPABILITIES = {"cuda": ("torch.cuda",), "rocm": ("torch.cuda",), "mps": ("torch.mps",)}  # torch drives ROCm under the name cuda
+_INTERRUPTED = 130  # what a shell reports for SIGINT
+
+
+def launch(
+    nodes: int = 1,
+    devices: int = 1,
+    accelerator: str = "auto",
+    target: str | None = None,
+    *,
+    name: str | None = None,
+    env: dict[str, str] | None = None,
+    inputs: dict[str, str] | None = None,
+    timeout_seconds: float | None = None,
+    retries: int = 0,
+    launcher: str | None = None,
+) -> None:
+    """Run this script as a job of `nodes` × `devices` ranks; inside the job (or a torchrun) return at once.
+
+    Outside it never returns: it shows the job's output, fetches its outputs into `gpulayer_runs/`, and leaves with the
+    job's exit code. Code above the call runs here and on every rank.
+
+    Args:
+        nodes: how many workers take part.
+        devices: per node.
+        accelerator: `auto`, or the kind of device.
+        target: as in `gpulayer.connect`.
+        name: of the job; by default the script's.
+        env: variables set for every rank.
+        inputs: name → local path of a file or folder that travels with the job.
+        timeout_seconds: counted from the first rank's start.
+        retries: how often a failed attempt is tried again.
+        launcher: who starts the ranks on a node; by default torchrun, where there are several.
+
+    Raises:
+        SystemExit: with the job's exit code.
+        Unsupported: in a notebook, where `%%gpulayer` is the way.
+    """
+    if read_rank_context().is_rank:
+        return
+    if in_notebook():
+        raise Unsupported(
+            "launch() starts a script again from its file; a notebook cell has no file.",
+            fix=f"Put this line at the top of the cell instead: %%gpulayer --nodes {nodes} --devices {devices}",
+        )
+    from gpulayer.bundle.source_provider import current_provider
+    from gpulayer.targets import connect
+
+    provider = current_provider()
+    source = provider.collect()
+    spec = job_from_source(
+        source,
+        nodes=nodes,
+        devices=devices,
+        accelerator=accelerator,
+        name=name,
+        env=env,
+        inputs=inputs,
+        timeout_seconds=timeout_seconds,
+        retries=retries,
+        launcher=launcher,
+    )
+    with connect(target) as client:
+        ensure_workers(client, nodes=nodes, devices=devices, accelerator=accelerator)
+        job = client.submit(spec, source=source.bundle)
+        try:
+            provider.follow(job)
+        except JobFailed as failed:
+            _leave(failed.two_lines(), job.exit_code or 1)
+        except KeyboardInterrupt:
+            _leave("Interrupted; the job was stopped.", _INTERRUPTED)
+        sys.exit(0)
+
+
+def is_launcher_process() -> bool:
+    """Whether this process stands outside any job, so that `launch()` or a launched `fit` would submit from here."""
+    return not read_rank_context().is_rank
+
+
+def job_from_source(
+    source: Source,
+    *,
+    nodes: int,
+    devices: int,
+    accelerator: str,
+    name: str | None = None,
+    env: dict[str, str] | None = None,
+    inputs: dict[str, str] | None = None,
+    timeout_seconds: float | None = None,
+    retries: int = 0,
+    launcher: str | None = None,
+) -> AnyJob:
+    """The job that runs this source with torch on `nodes` × `devices` ranks.
+
+    Raises:
+        InvalidSpec: naming the argument, what was asked and what is possible.
+    """
+    return script_job(
+        source.script,
+        source.args,
+        nodes=nodes,
+        devices=devices,
+        launcher=launcher,
+        name=name or _name_from(source.title),
+        accelerator=accelerator,
+        env=env or {},
+        inputs=inputs or {},
+        requires=("torch", *_CAPABILITIES.get(accelerator, ())),
+        timeout_seconds=timeout_seconds,
+        retries=retries,
+    )
+
+
+def ensure_workers(client: Client, *, nodes: int, devices: int, accelerator: str) -> None:
+    """Start workers that this job lacks, where the control plane is embedded or, with no worker at all, this machine's own.
+
+    Elsewhere workers are their operator's business: the job waits and says what for.
+    """
+    alive = [worker for worker in client.workers() if worker.state == "alive"]
+    wanted = ("cpu", "cuda", "rocm", "mps") if accelerator == "auto" else (accelerator,)
+    able = sum(any(_count(worker, kind) >= devices for kind in wanted) for worker in alive)
+    if able >= nodes or not (client.is_embedded or (not alive and _is_of_this_home(client))):
+        return
+    local = sum(worker.local for worker in alive)
+    sys.stderr.write(f"gpulayer: starting {nodes - able} local worker(s) on the {client.description}\n")
+    client.ensure_local_workers(local + nodes - able, cpu_devices=devices)
+
+
+def _count(worker: WorkerStatus, kind: str) -> int:
+    return sum(device.accelerator == kind for device in worker.devices)
+
+
+def _is_of_this_home(client: Client) -> bool:
+    """Whether the server that the client speaks to runs on this machine's home, so that our interpreter is there too."""
+    from gpulayer.client.discovery import read_server_file
+
+    url = str(getattr(client.transport, "url", "")).rstrip("/")
+    files = (read_server_file(path) for path in (settings.home() / "servers").glob("*.json"))
+    return any(file is not None and file.root.rstrip("/") == url for file in files)
+
+
+def _name_from(title: str) -> str | None:
+    """The title as a job's name, None where nothing of it can stand in one."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._")[:80] or None
+
+
+def _leave(message: str, exit_code: int) -> NoReturn:
+    sys.stderr.write(message + "\n")
+    sys.exit(exit_code)

@@ -1,0 +1,78 @@
+"""Where this process stands: outside any job, or as one rank of a job or of a torchrun that a person started.
+
+Reads the rank variables and nothing else; needs no torch. Runs in scripts, kernels and ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+REQUESTED_FIT = "_GPULAYER_FIT"
+"""In a job that a script's k-th `Trainer.fit` launched: k. See `trainer.py`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankContext:
+    """The rank variables of one process, as numbers.
+
+    Args:
+        job_id: the GPUlayer job; None outside one.
+        is_rank: a job or a torchrun started this process, so nothing is left to launch.
+        rank: global rank.
+        local_rank: rank on this node.
+        world_size: ranks of the whole job.
+        nodes: nodes of the whole job.
+        devices: devices of the job on each node.
+        accelerator: the kind that was granted; None where nobody granted one.
+        output_dir: files in it come back as artifacts; None outside a job.
+        requested_fit: which `fit` call of the script the job was submitted for.
+    """
+
+    job_id: str | None = None
+    is_rank: bool = False
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    nodes: int = 1
+    devices: int = 1
+    accelerator: str | None = None
+    output_dir: Path | None = None
+    requested_fit: int | None = None
+
+
+def read_rank_context(environment: Mapping[str, str] = os.environ) -> RankContext:
+    """The context as the environment tells it at this moment."""
+    job_id = environment.get("GPULAYER_JOB_ID") or None
+    started_by_torchrun = "RANK" in environment and "WORLD_SIZE" in environment
+    world_size = int(environment.get("WORLD_SIZE", "1")) if started_by_torchrun else 1
+    local_world_size = int(environment.get("LOCAL_WORLD_SIZE", str(world_size)))
+    output = environment.get("GPULAYER_OUTPUT_DIR")
+    fit = environment.get(REQUESTED_FIT)
+    return RankContext(
+        job_id=job_id,
+        is_rank=job_id is not None or started_by_torchrun,
+        rank=int(environment.get("RANK", "0")) if started_by_torchrun else 0,
+        local_rank=int(environment.get("LOCAL_RANK", "0")) if started_by_torchrun else 0,
+        world_size=world_size,
+        nodes=int(environment.get("GPULAYER_NODES", str(max(1, world_size // local_world_size)))),
+        devices=int(environment.get("GPULAYER_DEVICES", str(local_world_size))),
+        accelerator=environment.get("GPULAYER_ACCELERATOR") or None,
+        output_dir=Path(output) if job_id and output else None,
+        requested_fit=int(fit) if job_id and fit is not None else None,
+    )
+
+
+def in_notebook() -> bool:
+    """Whether this process is an IPython kernel or shell; IPython is not imported for the sake of this question."""
+    return executed_cell() is not None
+
+
+def executed_cell() -> int | None:
+    """The number of the cell that runs in this kernel, None where there is no kernel."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    return None if shell is None else int(shell.execution_count)

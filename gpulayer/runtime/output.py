@@ -1,0 +1,123 @@
+"""Reads what a task's processes print: one thread, one pipe per rank and stream, bytes as they come. Runs in the agent.
+
+Nothing is split, decoded or merged here. Reading never waits for what takes the bytes (`on_output` must not block), so a
+rank is never held up by the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from gpulayer.protocol import Stream
+from gpulayer.runtime.process_tree import IS_LINUX
+
+_READ_BYTES = 1024 * 1024
+_PIPE_BYTES = 1024 * 1024  # the most that Linux grants without privileges; a rank that prints a lot is switched to less often
+_F_SETPIPE_SZ = 1031
+_TAIL_BYTES = 8192
+_TAIL_LINES = 20
+
+OnOutput = Callable[[int | None, Stream, bytes], None]
+
+
+class OutputReader:
+    """Hands every byte of every stream to `on_output(rank, stream, data)`, in order within a stream."""
+
+    def __init__(self, on_output: OnOutput) -> None:
+        self._on_output = on_output
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._tails: dict[tuple[int | None, Stream], deque[bytes]] = {}
+        self._wakeup_reader, self._wakeup_writer = os.pipe()
+        self._finishing = False
+        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
+        self._thread = threading.Thread(target=self._run, name="gpulayer-output", daemon=True)
+        self._thread.start()
+
+    def open_pipe(self, rank: int | None, stream: Stream) -> int:
+        """Make a pipe that is read from at once and return the end to write to, which the caller closes."""
+        reader, writer = os.pipe()
+        self.add(rank, stream, reader)
+        return writer
+
+    def add(self, rank: int | None, stream: Stream, reader: int) -> None:
+        """Read from this pipe as well; it is closed here at its end."""
+        os.set_blocking(reader, False)
+        if IS_LINUX:
+            import fcntl
+
+            # Refused where the user's pipes hold too much already: then it stays at 64 KB.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_BYTES)
+        with self._lock:
+            if self._finishing:
+                os.close(reader)
+                return
+            self._tails.setdefault((rank, stream), deque())
+            self._selector.register(reader, selectors.EVENT_READ, (rank, stream))
+
+    def last_lines(self, rank: int | None) -> tuple[str, ...]:
+        """The last lines of a rank's stderr, or of its stdout if it wrote nothing there."""
+        streams: tuple[Stream, Stream] = ("stderr", "stdout")
+        for stream in streams:
+            with self._lock:
+                data = b"".join(self._tails.get((rank, stream), ()))
+            if lines := data[-_TAIL_BYTES:].decode(errors="replace").splitlines():
+                return tuple(lines[-_TAIL_LINES:])
+        return ()
+
+    def finish(self) -> None:
+        """Take what is still in the pipes and close them. Call it once nothing of the task is alive.
+
+        It doesn't wait for the pipes' ends: a stranger that was handed one may hold it open for ever.
+        """
+        with self._lock:
+            self._finishing = True
+        os.close(self._wakeup_writer)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    self._drain()
+                    return
+                self._read(key)
+
+    def _read(self, key: selectors.SelectorKey) -> bool:
+        """One read; False when there is nothing more to read at present, or ever."""
+        try:
+            data = os.read(key.fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            with self._lock:
+                self._selector.unregister(key.fd)
+            os.close(key.fd)
+            return False
+        rank, stream = key.data
+        self._remember(rank, stream, data)
+        self._on_output(rank, stream, data)
+        return True
+
+    def _remember(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        with self._lock:
+            tail = self._tails[rank, stream]
+            tail.append(data[-_TAIL_BYTES:])
+            while len(tail) > 1 and sum(map(len, tail)) - len(tail[0]) >= _TAIL_BYTES:
+                tail.popleft()
+
+    def _drain(self) -> None:
+        self._selector.unregister(self._wakeup_reader)
+        os.close(self._wakeup_reader)
+        for key in list(self._selector.get_map().values()):
+            while self._read(key):
+                pass
+        for key in list(self._selector.get_map().values()):
+            os.close(key.fd)
+        self._selector.close()

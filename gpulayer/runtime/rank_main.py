@@ -1,0 +1,196 @@
+"""The entry of every rank: `python -m gpulayer.runtime.rank_main [--rank-pipes] script.py args…`.
+
+Connects to the agent's channel, with `--rank-pipes` puts stdout and stderr on pipes of the rank's own, runs the script as
+`__main__` the way Python would, and tells the agent how it ended before the process does. Messages sent: `hello` {rank,
+local_rank, pid} with the pipes' reading ends, `failed` {exit_code, error}, `returned`; received: `ack`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import importlib.machinery
+import io
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gpulayer.runtime.frames import FrameSocket, connect
+from gpulayer.runtime.process_tree import end_with_parent
+
+_CHANNEL = "GPULAYER_CHANNEL"
+_ACK_SECONDS = 1.0
+_INTERRUPTED = 130
+_OURS = __file__
+
+
+def main() -> NoReturn:
+    """Run the script named by the command line and leave with its exit code."""
+    words = sys.argv[1:]
+    rank_pipes = words[:1] == ["--rank-pipes"]
+    if rank_pipes:
+        del words[0]
+    if not words:
+        raise SystemExit("usage: python -m gpulayer.runtime.rank_main script.py [argument …]")
+    _end_with_parent()
+    channel = _open_channel(rank_pipes=rank_pipes)
+    faulthandler.enable()
+    code = _run_script(words[0], words, channel)
+    _run_exit_handlers()
+    os._exit(code)
+
+
+def _end_with_parent() -> None:
+    parent = os.getppid()
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before the line above was armed
+
+
+def _open_channel(*, rank_pipes: bool) -> FrameSocket | None:
+    path = os.environ.get(_CHANNEL)
+    if path is None:
+        return None  # started by hand: there is nobody to report to
+    channel = connect(path)
+    rank = os.environ.get("RANK", "0") if rank_pipes else "0"
+    local_rank = os.environ.get("LOCAL_RANK", "0") if rank_pipes else "0"
+    hello = {"type": "hello", "rank": int(rank), "local_rank": int(local_rank), "pid": os.getpid()}
+    if not rank_pipes:
+        channel.send(hello)
+        return channel
+    pipes = [os.pipe(), os.pipe()]
+    channel.send(hello, [reader for reader, _ in pipes])
+    for number, (reader, writer) in enumerate(pipes, start=1):
+        os.dup2(writer, number)
+        os.close(reader)
+        os.close(writer)
+    return channel
+
+
+def _run_script(script: str, argv: list[str], channel: FrameSocket | None) -> int:
+    """Run the script as `__main__`, report how it ended, and return the exit code."""
+    try:
+        code = _become_main(script, argv)
+        exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - the user's script, as Python runs it
+    except SystemExit as exit_request:
+        exit_code = _exit_code(exit_request)
+        if exit_code != 0:
+            _report_failure(channel, exit_code, None)
+            return exit_code
+    except BaseException as error:  # noqa: BLE001 - whatever the script lets out ends the rank, and is reported
+        exit_code = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        report = _show(error)
+        _report_failure(channel, exit_code, report)
+        return exit_code
+    if channel is not None:
+        with contextlib.suppress(OSError):
+            channel.send({"type": "returned"})
+    return 0
+
+
+def _become_main(script: str, argv: list[str]) -> types.CodeType:
+    """Make `__main__`, `sys.argv` and `sys.path` what they are under `python script.py`, and compile the script."""
+    path = os.path.abspath(script)  # noqa: PTH100 - does not follow links, as Python does not for __file__
+    folder = str(Path(path).resolve().parent)
+    if sys.flags.safe_path:
+        sys.path.insert(0, folder)
+    else:
+        sys.path[0] = folder  # the working directory, which `-m` put there
+    sys.argv[:] = argv
+    module = types.ModuleType("__main__")
+    # With a loader, inspect and linecache find the source; with __file__ and no spec, workers that multiprocessing spawns
+    # import the script again as `__mp_main__`.
+    module.__dict__.update(
+        __file__=path,
+        __cached__=None,
+        __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+        __spec__=None,
+        __builtins__=sys.modules["builtins"],
+    )
+    module.__annotations__ = {}
+    sys.modules["__main__"] = module
+    with io.open_code(path) as source:
+        return compile(source.read(), path, "exec", dont_inherit=True)
+
+
+def _exit_code(exit_request: SystemExit) -> int:
+    """What `sys.exit(value)` means: None is 0, a number is itself, anything else is printed and means 1."""
+    value = exit_request.code
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value & 0xFF
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(value, file=sys.stderr, flush=True)  # noqa: T201 - as Python does
+    return 1
+
+
+def _show(error: BaseException) -> dict[str, str]:
+    """Print the traceback as Python would, without the frames of this file, and return it for the agent."""
+    tail = error.__traceback__
+    while tail is not None and tail.tb_frame.f_code.co_filename == _OURS:
+        tail = tail.tb_next
+    error = error.with_traceback(tail)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    try:
+        sys.excepthook(type(error), error, tail)
+        sys.stderr.flush()
+    except Exception as hook_error:  # noqa: BLE001 - a hook of the user's; the rank's own error is what counts
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            print(f"sys.excepthook failed: {hook_error!r}", file=sys.stderr)  # noqa: T201
+    return {
+        "type": _full_name(type(error)),
+        "message": _message(error),
+        "traceback": "".join(traceback.format_exception(type(error), error, tail)),
+    }
+
+
+def _full_name(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a __str__ of the user's
+        return f"<no message: its __str__ raised {type(broken).__name__}>"
+
+
+def _report_failure(channel: FrameSocket | None, exit_code: int, error: dict[str, str] | None) -> None:
+    """Tell the agent and wait until it knows: once this process ends, the other ranks see closed connections and fail too."""
+    if channel is None:
+        return
+    message: dict[str, Any] = {"type": "failed", "exit_code": exit_code, "error": error}
+    # The agent may be gone, or a second Ctrl-C arrive: then the exit code has to do.
+    with contextlib.suppress(OSError, KeyboardInterrupt):
+        channel.send(message)
+        channel.set_timeout(_ACK_SECONDS)
+        channel.receive_one()
+
+
+def _run_exit_handlers() -> None:
+    """What Python does at its end, short of taking the interpreter apart.
+
+    Teardown with a framework's threads alive can abort a process whose work is done (seen in 3 of 50 exits after
+    `destroy_process_group()`), so the rank leaves by `os._exit`.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for threads that aren't daemons
+    with contextlib.suppress(KeyboardInterrupt):
+        atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Ships one attempt's output to the control plane from a thread of its own; reading never waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable
+from gpulayer.protocol import LogChunk, Stream
+from gpulayer.settings import LOG_BATCH_LINES, LOG_FLUSH_SECONDS
+from gpulayer.worker.log_backlog import MEMORY_BYTES, LogBacklog
+from gpulayer.worker.server_link import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+
+BATCH_BYTES = 1024 * 1024
+"""One request's worth of output: some 1.4 MB as JSON."""
+EAGER_BYTES = 256 * 1024
+"""This much is sent without waiting for the flush interval to pass."""
+
+_log = logging.getLogger(__name__)
+
+
+class LogSender:
+    """Takes output and sends it in order, every 250 ms, 500 lines or 256 KB, whichever comes first.
+
+    While the server is away, what is read goes on to be held in memory up to a bound and in a file behind that; a batch that
+    was not answered is sent again unchanged, so its offsets name the same bytes.
+
+    Args:
+        send: hands a batch to the control plane; may block.
+        node: for the chunks.
+        attempt: for the chunks.
+        spool: path of the overflow file.
+        on_lost: called once, from the sender's thread, when the control plane refuses the attempt's output for good.
+        clock: UTC seconds, stamped on chunks.
+        memory_bytes: how much is held in memory.
+        flush_seconds: how long output waits for more of it.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[tuple[LogChunk, ...]], None],
+        *,
+        node: int,
+        attempt: int,
+        spool: Path,
+        on_lost: Callable[[GPUlayerError], None] | None = None,
+        clock: Callable[[], float] = time.time,
+        memory_bytes: int = MEMORY_BYTES,
+        flush_seconds: float = LOG_FLUSH_SECONDS,
+    ) -> None:
+        self._send = send
+        self._on_lost = on_lost
+        self._flush_seconds = flush_seconds
+        self._backlog = LogBacklog(node=node, attempt=attempt, spool=spool, memory_bytes=memory_bytes, clock=clock)
+        self._changed = threading.Condition()
+        self._closing = False
+        self._abandoned = False
+        self._ended = False
+        self._wakes = 0
+        self._thread = threading.Thread(target=self._run, name=f"gpulayer-logs-{spool.parent.name}", daemon=True)
+        self._thread.start()
+
+    def add(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        """Take in what was read. Does not wait for the network."""
+        with self._changed:
+            if self._abandoned:
+                return
+            was_pending = self._backlog.pending_bytes > 0
+            self._backlog.add(rank, stream, data)
+            if not was_pending or self._is_due():
+                self._changed.notify_all()
+
+    def close(self, wait: float | None = None) -> bool:
+        """Take nothing more, send what is left and end; True when all of it was sent within `wait` seconds (None: no limit)."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._ended, timeout=wait)
+            return self._ended and not self._abandoned
+
+    def abandon(self) -> None:
+        """Drop what is left; the thread ends once a request under way is answered."""
+        with self._changed:
+            self._abandoned = True
+            self._changed.notify_all()
+
+    def retry_soon(self) -> None:
+        """The server may be back: end a pause between two tries."""
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
+
+    def memory_bytes(self) -> int:
+        """What the backlog holds in memory at this moment, the batch under way apart."""
+        with self._changed:
+            return self._backlog.memory_bytes
+
+    def _is_due(self) -> bool:
+        return self._closing or self._backlog.pending_lines >= LOG_BATCH_LINES or self._backlog.pending_bytes >= EAGER_BYTES
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._next_batch()) and self._deliver(batch):
+                pass
+        finally:
+            with self._changed:
+                self._backlog.close()
+                self._ended = True
+                self._changed.notify_all()
+
+    def _next_batch(self) -> tuple[LogChunk, ...]:
+        """Wait for output that is due; nothing when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._abandoned or self._closing or not self._backlog.is_empty)
+            if self._abandoned:
+                return ()
+            # Behind in sending, the sender doesn't wait for more to send.
+            if self._backlog.pending_bytes and not self._backlog.has_sealed:
+                self._changed.wait_for(lambda: self._abandoned or self._is_due(), timeout=self._flush_seconds)
+            self._backlog.seal()
+            return self._backlog.take(BATCH_BYTES)
+
+    def _deliver(self, batch: tuple[LogChunk, ...]) -> bool:
+        pause = FIRST_RETRY_SECONDS
+        while not self._abandoned:
+            try:
+                self._send(batch)
+            except (ServerUnreachable, InternalError, Interrupted) as error:
+                _log.info("output waits for the control plane: %s", error)
+                with self._changed:
+                    seen = self._wakes
+                    self._changed.wait_for(lambda: self._abandoned or self._wakes != seen, timeout=pause)
+                pause = min(2 * pause, LAST_RETRY_SECONDS)
+            except GPUlayerError as error:
+                self.abandon()
+                if self._on_lost is not None:
+                    self._on_lost(error)
+            else:
+                return True
+        return False

@@ -1,0 +1,165 @@
+"""The worker's line to its control plane: one transport at a time, replaced when the server comes back elsewhere.
+
+Shared by all threads of an agent. Who waits for the server waits here, and is woken by the first call that gets through.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpulayer.calls import CALLS
+from gpulayer.client.transport import Transport
+from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable
+from gpulayer.protocol import Digest, Message
+
+T = TypeVar("T")
+
+FIRST_RETRY_SECONDS = 0.1
+LAST_RETRY_SECONDS = 2.0
+"""A worker asks for its server about this often; a restarted Jupyter server takes some seconds anyway."""
+
+_log = logging.getLogger(__name__)
+
+
+class ServerLink:
+    """Calls on whichever server of the home is alive.
+
+    Args:
+        transport: the way to the first one.
+        rediscover: finds the next one once that is gone; None while there is none.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, transport: Transport, rediscover: Callable[[], Transport | None] | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._transport = transport
+        self._rediscover = rediscover
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._generation = 0  # grows when a call gets through after one did not
+        self._reachable = True
+        self._heard_at = clock()
+        self._searching = threading.Lock()
+        self._closed = False
+
+    @property
+    def transport(self) -> Transport:
+        return self._transport
+
+    @property
+    def is_reachable(self) -> bool:
+        return self._reachable
+
+    def silent_seconds(self) -> float:
+        """How long ago a control plane last answered, whatever it said; 0 while the last call got through."""
+        return 0.0 if self._reachable else self._clock() - self._heard_at
+
+    def call(self, name: str, request: Message, *, timeout: float | None = None) -> Any:
+        """One call by its name in `CALLS`.
+
+        Raises:
+            ServerUnreachable: nobody answered; the next server of the home has been looked for.
+            GPUlayerError: what the control plane refused with.
+        """
+        return self._through(lambda transport: transport.call(CALLS[name], request, timeout=timeout))
+
+    def has_artifact(self, sha256: Digest) -> bool:
+        return self._through(lambda transport: transport.has_artifact(sha256))
+
+    def get_artifact(self, sha256: Digest, destination: Path) -> None:
+        self._through(lambda transport: transport.get_artifact(sha256, destination))
+
+    def put_artifact(self, path: Path, sha256: Digest) -> None:
+        self._through(lambda transport: transport.put_artifact(path, sha256))
+
+    def patiently(self, what: Callable[[], T], give_up: threading.Event) -> T:
+        """Repeat `what` while the server is away or has a fault of its own, until `give_up`.
+
+        Raises:
+            Interrupted: `give_up` was set, or the link closed.
+            GPUlayerError: what the control plane refused with.
+        """
+        pause = FIRST_RETRY_SECONDS
+        while True:
+            if give_up.is_set() or self._closed:
+                raise Interrupted("The worker has stopped waiting for the control plane.")
+            try:
+                return what()
+            except (ServerUnreachable, InternalError) as error:
+                _log.info("trying again in %.1f s: %s", pause, error)
+                self.wait_for_server(pause, give_up)
+                pause = min(2 * pause, LAST_RETRY_SECONDS)
+
+    def wait_for_server(self, seconds: float, give_up: threading.Event) -> None:
+        """Wait at most so long; ends at once when the server is back (`wake`: or when `give_up` has been set)."""
+        with self._changed:
+            seen = self._generation
+            self._changed.wait_for(lambda: self._closed or give_up.is_set() or self._generation != seen, timeout=seconds)
+
+    def wake(self) -> None:
+        """Let every waiter look at its `give_up` again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End held calls and waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._transport.close()
+
+    def _through(self, call: Callable[[Transport], T]) -> T:
+        transport = self._transport
+        try:
+            answer = call(transport)
+        except ServerUnreachable:
+            self._note_silence(transport)
+            raise
+        except Interrupted:
+            # Its transport was replaced by another thread meanwhile: the call may go the new way.
+            if transport is not self._transport and not self._closed:
+                raise ServerUnreachable("The connection was replaced during the call.", asked=transport.description) from None
+            raise
+        except GPUlayerError:
+            self._note_answer()
+            raise
+        self._note_answer()
+        return answer
+
+    def _note_answer(self) -> None:
+        with self._changed:
+            self._heard_at = self._clock()
+            if not self._reachable:
+                self._reachable = True
+                self._generation += 1
+                self._changed.notify_all()
+                _log.info("the control plane answers again: %s", self._transport.description)
+
+    def _note_silence(self, failed: Transport) -> None:
+        with self._changed:
+            if self._reachable:
+                self._reachable = False
+                _log.warning("the control plane does not answer: %s", failed.description)
+        # One thread looks for the next server; the others go on waiting.
+        if self._rediscover is None or failed is not self._transport or not self._searching.acquire(blocking=False):
+            return
+        try:
+            found = self._rediscover()
+            if found is None or self._closed:
+                return
+            _log.info("going on with %s", found.description)
+            self._transport = found
+            failed.close()
+            with self._changed:
+                self._generation += 1
+                self._changed.notify_all()
+        except GPUlayerError as error:
+            _log.info("no server found: %s", error)
+        finally:
+            self._searching.release()

@@ -1,0 +1,426 @@
+"""What one statement reads, binds and may change, found by reading its syntax tree; nothing is run.
+
+`uses` holds every reading of a global name with how it is used, so that `slicer.py` can tell, knowing what the name stands
+for, whether its value may be changed. "Later" is what happens when a function, lambda or generator made here is called.
+Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+How = Literal["read", "called", "method", "argument", "changed"]
+
+PURE_METHODS = frozenset(
+    "abs all any argmax argmin argsort astype capitalize casefold copy corr count describe difference dim dot duplicated encode decode "
+    "endswith exists find format groupby head hist index info intersection is_dir is_file isalpha isdigit isin isna isnull issubset item "
+    "join joinpath lower lstrip max mean median memory_usage min named_parameters nelement notna nunique numel parameters plot "
+    "prod quantile repeat replace_all resolve rsplit rstrip shape size sample_count split splitlines startswith state_dict std strip sum tail "
+    "title to_csv to_dict to_html to_json to_markdown to_numpy to_parquet to_string tolist union unique upper value_counts var zfill"
+    " read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob".split()
+)
+"""Methods that leave their object as it is, in the libraries that notebooks use; every other one may change it."""
+
+VIEW_METHODS = frozenset(
+    "cpu detach expand flatten get items keys narrow numpy permute ravel reshape squeeze transpose unsqueeze values view".split()
+)
+"""Methods that change nothing themselves and may hand out a piece of their object."""
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
+_TRANSPARENT = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.keyword, *_COMPREHENSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One reading of a global name.
+
+    Args:
+        path: the attributes asked of it, as far as they are plain: `np.random.seed` is ("random", "seed").
+        callee: for an argument, the dotted name that is called; empty when it is no plain global name.
+        line: in the parsed text.
+        later: when a function made here is called, not when the statement runs.
+        soft: nobody minds when the name is not bound (class scope, annotations).
+    """
+
+    name: str
+    how: How
+    path: tuple[str, ...] = ()
+    callee: tuple[str, ...] = ()
+    line: int = 0
+    later: bool = False
+    soft: bool = False
+    result_used: bool = True
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a statement does with global names."""
+
+    uses: list[Use] = field(default_factory=list)
+    binds: set[str] = field(default_factory=set)
+    may_bind: set[str] = field(default_factory=set)
+    later_binds: set[str] = field(default_factory=set)
+    deletes: set[str] = field(default_factory=set)
+    origins: dict[str, str] = field(default_factory=dict)  # imported name → dotted origin
+    modules: set[str] = field(default_factory=set)  # of these, the ones bound by `import`
+    star_imports: list[str] = field(default_factory=list)
+    awaits_at: int | None = None
+
+
+def effects_of(statement: ast.stmt) -> Effects:
+    """Read one top-level statement."""
+    visitor = _Visitor(statement)
+    visitor.visit(statement)
+    return visitor.effects
+
+
+def bound_in(nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
+    """Names that these nodes bind in their own scope, and names that they declare global."""
+    binder = _Binder()
+    for node in nodes:
+        binder.visit(node)
+    return binder.bound - binder.globals - binder.nonlocals, binder.globals
+
+
+class _Binder(ast.NodeVisitor):
+    """Collects what one scope binds, without entering the scopes inside it."""
+
+    def __init__(self) -> None:
+        self.bound: set[str] = set()
+        self.globals: set[str] = set()
+        self.nonlocals: set[str] = set()
+        self._inside_comprehension = 0
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Load) and not self._inside_comprehension:
+            self.bound.add(node.id)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.bound.add(node.target.id)
+        self.visit(node.value)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self.bound.add(node.name)
+        for outer in node.decorator_list:
+            self.visit(outer)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+    visit_ClassDef = visit_FunctionDef  # noqa: N815
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        pass
+
+    def _comprehension(self, node: ast.AST) -> None:
+        self._inside_comprehension += 1
+        self.generic_visit(node)
+        self._inside_comprehension -= 1
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+    def visit_alias(self, node: ast.alias) -> None:
+        if node.name != "*":
+            self.bound.add(node.asname or node.name.partition(".")[0])
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self.bound.add(node.name)
+        self.generic_visit(node)
+
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
+        if node.name:
+            self.bound.add(node.name)
+        self.generic_visit(node)
+
+    visit_MatchStar = visit_MatchAs  # noqa: N815
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self.bound.add(node.rest)
+        self.generic_visit(node)
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.globals.update(node.names)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self.nonlocals.update(node.names)
+
+
+@dataclass(slots=True)
+class _Scope:
+    is_class: bool
+    bound: set[str]
+    globals: set[str]
+
+
+class _Visitor(ast.NodeVisitor):
+    def __init__(self, statement: ast.stmt) -> None:
+        self.effects = Effects()
+        self._scopes: list[_Scope] = []
+        self._later = 0
+        self._soft = 0
+        self._functions = 0
+        self._parents = {child: parent for parent in ast.walk(statement) for child in ast.iter_child_nodes(parent)}
+        self._statement = statement
+        bound, _ = bound_in([statement])
+        certain = self._certain(statement)
+        self.effects.binds = bound & certain
+        self.effects.may_bind = bound - certain
+
+    @staticmethod
+    def _certain(statement: ast.stmt) -> set[str]:
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+            return bound_in(targets)[0]
+        if isinstance(statement, _CONDITIONAL):
+            return set()
+        walruses = {node.target.id for node in ast.walk(statement) if isinstance(node, ast.NamedExpr)}
+        return bound_in([statement])[0] - walruses
+
+    # ---- names
+
+    def _is_global(self, name: str) -> tuple[bool, bool]:
+        """Whether a reading here reaches the globals, and whether only perhaps."""
+        for depth, scope in enumerate(reversed(self._scopes)):
+            if name in scope.globals:
+                return True, False
+            if scope.is_class:
+                if depth == 0 and name in scope.bound:
+                    return True, True
+                continue
+            if name in scope.bound:
+                return False, False
+        return True, False
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._read(node)
+        elif isinstance(node.ctx, ast.Del) and not self._scopes:
+            self.effects.deletes.add(node.id)
+            self._add(node, "read")
+        elif self._scopes and any(node.id in scope.globals for scope in self._scopes[-1:]):
+            self._bind_from_inside(node.id)
+
+    def _bind_from_inside(self, name: str) -> None:
+        (self.effects.later_binds if self._later else self.effects.may_bind).add(name)
+
+    def _read(self, node: ast.Name) -> None:
+        is_global, perhaps = self._is_global(node.id)
+        if not is_global:
+            return
+        how, path, callee, result_used = self._classify(node)
+        self._add(node, how, path, callee, soft=perhaps, result_used=result_used)
+
+    def _add(
+        self,
+        node: ast.Name,
+        how: How,
+        path: tuple[str, ...] = (),
+        callee: tuple[str, ...] = (),
+        *,
+        soft: bool = False,
+        result_used: bool = True,
+    ) -> None:
+        self.effects.uses.append(
+            Use(
+                name=node.id,
+                how=how,
+                path=path,
+                callee=callee,
+                line=node.lineno,
+                later=self._later > 0,
+                soft=soft or self._soft > 0,
+                result_used=result_used,
+            )
+        )
+
+    def _classify(self, name: ast.Name) -> tuple[How, tuple[str, ...], tuple[str, ...], bool]:
+        path: list[str] = []
+        plain = True
+        node: ast.AST = name
+        parent = self._parents.get(node)
+        while True:
+            if isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node:
+                if isinstance(parent, ast.Attribute) and plain:
+                    path.append(parent.attr)
+                else:
+                    plain = False
+                if not isinstance(parent.ctx, ast.Load):
+                    return "changed", tuple(path), (), False
+            elif isinstance(parent, ast.Call) and parent.func is node:
+                last = node.attr if isinstance(node, ast.Attribute) else None
+                if node is name:
+                    return "called", (), (), self._result_used(parent)
+                if last in VIEW_METHODS:
+                    plain = False
+                elif last in PURE_METHODS:
+                    return "read", tuple(path), (), True
+                else:
+                    return "method", tuple(path), (), self._result_used(parent)
+            else:
+                break
+            node, parent = parent, self._parents.get(parent)
+        how, callee = self._outside(node, parent)
+        return how, tuple(path), callee, True
+
+    def _outside(self, node: ast.AST, parent: ast.AST | None) -> tuple[How, tuple[str, ...]]:
+        """How the value of a chain is used by what stands around it."""
+        while isinstance(parent, _TRANSPARENT):
+            if isinstance(parent, ast.Starred):
+                return "changed", ()  # unpacking an iterator uses it up
+            node, parent = parent, self._parents.get(parent)
+        if isinstance(parent, ast.Call):
+            return "argument", self._dotted(parent.func)
+        if isinstance(parent, (*_FUNCTIONS, ast.ClassDef)) and node in getattr(parent, "decorator_list", ()):
+            return "called", ()
+        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is node:
+            return "changed", ()
+        if isinstance(parent, (ast.withitem, ast.Await, ast.YieldFrom, ast.Delete)):
+            return "changed", ()
+        if isinstance(parent, ast.Assign):
+            unpacks = any(isinstance(target, (ast.Tuple, ast.List)) for target in parent.targets)
+            stores = any(isinstance(target, (ast.Attribute, ast.Subscript)) for target in parent.targets)
+            if stores:
+                return "argument", ()  # held by another object from here on, which may pass it on
+            # In a function a local second name is as good as the first.
+            return ("changed" if (unpacks and node is parent.value and not isinstance(node, ast.Tuple)) or self._later else "read"), ()
+        if isinstance(parent, (ast.AnnAssign, ast.AugAssign)) and self._later:
+            return "changed", ()
+        return "read", ()
+
+    def _result_used(self, call: ast.Call) -> bool:
+        return not isinstance(self._parents.get(call), ast.Expr)
+
+    def _dotted(self, node: ast.expr) -> tuple[str, ...]:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name) and self._is_global(node.id)[0]:
+            return (node.id, *reversed(parts))
+        return ()
+
+    # ---- statements and scopes
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            is_global, _ = self._is_global(node.target.id)
+            if is_global:
+                self._add(node.target, "changed")
+        self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        if self._scopes:
+            return
+        for alias in node.names:
+            bound = alias.asname or alias.name.partition(".")[0]
+            self.effects.origins[bound] = alias.name if alias.asname else bound
+            self.effects.modules.add(bound)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if self._scopes:
+            return
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                self.effects.star_imports.append(module)
+            else:
+                self.effects.origins[alias.asname or alias.name] = f"{module}.{alias.name}"
+
+    def _annotation(self, node: ast.expr | None) -> None:
+        if node is not None:
+            self._soft += 1
+            self.visit(node)
+            self._soft -= 1
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._annotation(node.annotation)
+        self.visit(node.target)
+        if node.value is not None:
+            self.visit(node.value)
+        elif not self._scopes and isinstance(node.target, ast.Name):
+            self.effects.binds.discard(node.target.id)  # `x: int` binds nothing
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        self._enter_function(node, node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._enter_function(node, [node.body])
+
+    def _enter_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: list[ast.stmt] | list[ast.expr]) -> None:
+        arguments = node.args
+        for default in (*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)):
+            self.visit(default)
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        names = [argument for argument in every if argument is not None]
+        for argument in names:
+            self._annotation(argument.annotation)
+        if not isinstance(node, ast.Lambda):
+            self._annotation(node.returns)
+        bound, declared = bound_in(body)
+        type_names = {parameter.name for parameter in getattr(node, "type_params", ())}
+        self._scopes.append(_Scope(False, bound | {argument.arg for argument in names} | type_names, declared))
+        self._later += 1
+        self._functions += 1
+        for inner in body:
+            self.visit(inner)
+        self._functions -= 1
+        self._later -= 1
+        self._scopes.pop()
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for outer in (*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)):
+            self.visit(outer)
+        bound, declared = bound_in(node.body)
+        self._scopes.append(_Scope(True, bound, declared))
+        for inner in node.body:
+            self.visit(inner)
+        self._scopes.pop()
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        first, *others = node.generators
+        self._awaited(node, any(generator.is_async for generator in node.generators))
+        self.visit(first.iter)
+        targets: set[str] = set()
+        for generator in node.generators:
+            targets |= bound_in([generator.target])[0]
+        self._scopes.append(_Scope(False, targets, set()))
+        lazy = isinstance(node, ast.GeneratorExp)
+        # A generator runs when somebody asks it, which may be at once: what it reads counts both ways.
+        for later in (False, True) if lazy else (False,):
+            self._later += later
+            for generator in (first, *others):
+                if generator is not first:
+                    self.visit(generator.iter)
+                for condition in generator.ifs:
+                    self.visit(condition)
+            for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+                self.visit(part)
+            self._later -= later
+        self._scopes.pop()
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+    def _awaited(self, node: ast.expr | ast.stmt, awaits: bool = True) -> None:
+        if awaits and not self._functions and self.effects.awaits_at is None:
+            self.effects.awaits_at = node.lineno
+
+    def visit_Await(self, node: ast.Await) -> None:
+        self._awaited(node)
+        self.generic_visit(node)
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> None:
+        self._awaited(node)
+        self.generic_visit(node)
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
+        self._awaited(node)
+        self.generic_visit(node)

@@ -1,0 +1,75 @@
+"""What is known about calls into libraries: which leave their arguments alone, which draw random numbers, which only show.
+
+Everything unknown counts as changing and as drawing: in doubt a statement travels. Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import sys
+
+PURE_BUILTINS = frozenset(
+    "abs all any ascii bin bool bytes callable chr complex dict dir divmod float format frozenset getattr hasattr hash help hex id int "
+    "isinstance issubclass len max min oct ord pow print range repr reversed round set slice sorted str sum tuple list enumerate zip type "
+    "vars super object property display".split()
+)
+_USE_UP = frozenset("all any dict frozenset list max min set sorted sum tuple enumerate zip".split())
+"""They leave a list as it is, but use up an iterator."""
+
+ATOM_MAKERS = frozenset("abs bool chr complex float hash hex id int len ord repr round str".split())
+
+_PURE_PREFIXES = (
+    "math.", "statistics.", "json.dumps", "copy.", "operator.", "matplotlib.", "seaborn.", "plotly.", "pandas.", "sklearn.", "polars.",
+    "collections.", "functools.", "pathlib.", "os.path.", "dataclasses.", "typing.", "torch.", "numpy.",
+)  # fmt: skip
+_NUMPY_CHANGES = frozenset("numpy." + name for name in "copyto fill_diagonal place put putmask put_along_axis".split())
+_QUIET = frozenset("matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins".split())
+_SETTINGS = ("set", "use", "rc", "style", "environ", "putenv", "unsetenv", "register", "enable", "disable")
+_SEEDS = frozenset("seed manual_seed manual_seed_all seed_all seed_everything set_seed set_random_seed set_rng_state setstate set_state".split())
+_AMBIENT = ("os.environ", "os.putenv", "os.unsetenv", "sys.path", "warnings.", "locale.setlocale", "logging.", "multiprocessing.set_")
+RANDOM_FAMILIES = frozenset({"random", "numpy", "torch"})
+
+
+def leaves_arguments(callee: str) -> bool:
+    """Whether a library function is known to leave what it is given as it is."""
+    last = callee.rpartition(".")[2]
+    if callee.startswith("numpy.random.") or callee in _NUMPY_CHANGES or callee.startswith("torch.nn.utils.prune"):
+        return False
+    if callee.startswith("torch.") and (last.endswith("_") or callee.startswith("torch.autograd")):
+        return False
+    return callee.startswith(_PURE_PREFIXES)
+
+
+def uses_up_iterators(builtin: str) -> bool:
+    """Whether a builtin that changes nothing still leaves an iterator it is given empty."""
+    return builtin in _USE_UP
+
+
+def only_shows(call: str) -> bool:
+    """Whether a call for its effect alone shows something or touches files, and leaves no state in its module."""
+    root, _, rest = call.partition(".")
+    return root in _QUIET and not any(part.startswith(_SETTINGS) for part in rest.split("."))
+
+
+def changes_surroundings(use: str) -> bool:
+    """Whether a change or call under this dotted name alters what other code sees: environment, module path, warnings."""
+    return use.startswith(_AMBIENT)
+
+
+def is_seeding(call: str) -> bool:
+    return call.rpartition(".")[2] in _SEEDS
+
+
+def random_families(call: str) -> frozenset[str]:
+    """Whose random numbers a call under this dotted name may draw."""
+    root, _, rest = call.partition(".")
+    if root == "random":
+        return frozenset({"random"})
+    if root == "numpy":
+        return frozenset({"numpy"}) if rest.startswith("random") else frozenset()
+    if root.startswith("torch"):
+        return frozenset({"torch"})
+    if root in ("sklearn", "scipy", "pandas", "seaborn"):
+        return frozenset({"numpy"})
+    if root in sys.stdlib_module_names or root in ("matplotlib", "plotly", "IPython"):
+        return frozenset()
+    return RANDOM_FAMILIES

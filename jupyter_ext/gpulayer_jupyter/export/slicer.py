@@ -1,0 +1,380 @@
+"""The backward slice: which statements of the history a cell needs, so that running them binds the same values.
+
+A forward pass keeps, for each name, the statements that make up its value at that moment (what bound it and what may have
+changed it since, under this or another name); a statement depends on those of every name it reads, the bodies of what it
+calls included. In doubt a statement is kept. Pure: no shell, no files. Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpulayer_jupyter.export import libraries
+from gpulayer_jupyter.export.effects import Effects, Use, effects_of
+from gpulayer_jupyter.export.pieces import Piece
+
+MODULE_NAMES = frozenset({"__name__", "__file__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__", "__annotations__"})
+_IPYTHON_BUILTINS = frozenset({"get_ipython", "exit", "quit"})
+
+Kind = Literal["module", "imported", "def", "class", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A name that a kept statement reads and that no statement of the history binds."""
+
+    name: str
+    piece: int
+    line: int  # in the piece's parsed text
+    soft: bool  # read only when a function is called, or perhaps never
+
+
+@dataclass(slots=True)
+class Step:
+    """What the forward pass found about one statement."""
+
+    effects: Effects
+    depends: set[int] = field(default_factory=set)  # to run it and call what it makes
+    depends_at_once: set[int] = field(default_factory=set)  # to run it
+    touches: set[str] = field(default_factory=set)
+    alters: set[str] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
+    later_reads: set[str] = field(default_factory=set)
+    missing: list[Use] = field(default_factory=list)
+    ambient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Indices into history + cell.
+
+    Args:
+        kept: statements of the history that travel, in order.
+        steps: one for each statement of history and cell.
+        missing: names that nothing in the history binds.
+    """
+
+    kept: tuple[int, ...]
+    steps: tuple[Step, ...]
+    missing: tuple[Missing, ...]
+    defs: dict[str, list[int]]
+
+
+@dataclass(slots=True)
+class _Value:
+    defs: list[int]
+    kind: Kind = "value"
+    origin: str | None = None
+    objects: set[int] = field(default_factory=set)
+    later: frozenset[Use] = frozenset()
+    later_binds: frozenset[str] = frozenset()
+    families: frozenset[str] = frozenset()
+    atom: bool = False  # a number, text or the like: nothing can change it in place
+
+
+def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names: Callable[[str], Iterable[str]] = lambda module: ()) -> Slice:
+    """Find what of `history` the statements of `cell` need.
+
+    Args:
+        star_names: the names that `from module import *` binds.
+    """
+    flow = _Flow(star_names)
+    for index, piece in enumerate((*history, *cell)):
+        flow.add(index, piece.node)
+    wanted = list(range(len(history), len(history) + len(cell)))
+    wanted += [index for index, step in enumerate(flow.steps[: len(history)]) if step.ambient]
+    needed: set[int] = set()
+    while wanted:
+        index = wanted.pop()
+        if index not in needed:
+            needed.add(index)
+            wanted.extend(flow.steps[index].depends)
+    return Slice(
+        kept=tuple(sorted(index for index in needed if index < len(history))),
+        steps=tuple(flow.steps),
+        missing=tuple(flow.missing(sorted(needed))),
+        defs={name: value.defs for name, value in flow.values.items()},
+    )
+
+
+def is_builtin(name: str) -> bool:
+    """Whether plain Python knows the name without anybody binding it."""
+    return name in MODULE_NAMES or (hasattr(builtins, name) and name not in _IPYTHON_BUILTINS) or name == "display"
+
+
+class _Flow:
+    def __init__(self, star_names: Callable[[str], Iterable[str]]) -> None:
+        self.values: dict[str, _Value] = {}
+        self.steps: list[Step] = []
+        self._random: dict[str, list[int]] = {}  # family → statements since it was seeded; absent: never seeded
+        self._star_names = star_names
+        self._next_object = 0
+
+    def add(self, index: int, node: ast.stmt) -> None:
+        step = Step(effects_of(node))
+        effects = step.effects
+        at_once = [use for use in effects.uses if not use.later]
+        step.missing = [use for use in at_once if use.name not in self.values and not is_builtin(use.name)]
+        calls = self._called_uses(at_once)
+        reads = {use.name for use in at_once} | {use.name for use in calls}
+        deep = self._expand(reads)
+        for names, depends in ((reads, step.depends_at_once), (deep, step.depends)):
+            for name in names:
+                depends.update(self.values[name].defs if name in self.values else ())
+        step.later_reads = {use.name for use in effects.uses if use.later}
+        changed = {use.name for use in (*at_once, *calls) if self._may_change(use)} | {
+            name for use in (*at_once, *calls) for name in self._later_binds(use)
+        }
+        step.ambient = any(self._is_ambient(use) for use in at_once)
+        families = self._draw(index, step, (*at_once, *calls), simple=isinstance(node, ast.Expr))
+        self._change(index, step, changed, calls, at_once)
+        self._bind(index, step, node, at_once, calls)
+        bound = effects.binds | effects.may_bind | effects.deletes
+        step.alters = bound | step.changes | families
+        step.touches = deep | step.alters
+        self.steps.append(step)
+
+    # ---- what is read and called
+
+    def _expand(self, names: Iterable[str]) -> set[str]:
+        """These names and those that calling their values would read."""
+        found: set[str] = set()
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                if name in self.values:
+                    pending.extend(use.name for use in self.values[name].later)
+        return found
+
+    def _called_uses(self, uses: Iterable[Use]) -> list[Use]:
+        """What may happen inside the functions that these uses may call."""
+        found: dict[Use, None] = {}
+        pending = [use.name for use in uses if self._may_run(use)]
+        seen = set(pending)
+        while pending:
+            value = self.values.get(pending.pop())
+            for use in value.later if value is not None else ():
+                found[use] = None
+                if self._may_run(use) and use.name not in seen:
+                    seen.add(use.name)
+                    pending.append(use.name)
+        return list(found)
+
+    def _may_run(self, use: Use) -> bool:
+        if use.how == "read":
+            return False
+        return not (use.how == "argument" and self._leaves_arguments(use.callee) and use.callee[0] != "map")
+
+    def _dotted(self, use: Use) -> str | None:
+        value = self.values.get(use.name)
+        if value is None or value.origin is None:
+            return None
+        return ".".join((value.origin, *use.path))
+
+    def _leaves_arguments(self, callee: tuple[str, ...]) -> bool:
+        if not callee:
+            return False
+        value = self.values.get(callee[0])
+        if value is None:
+            return len(callee) == 1 and callee[0] in libraries.PURE_BUILTINS
+        return value.origin is not None and libraries.leaves_arguments(".".join((value.origin, *callee[1:])))
+
+    # ---- what changes
+
+    def _may_change(self, use: Use) -> bool:
+        value = self.values.get(use.name)
+        if value is None or value.atom or use.how == "read":
+            return False
+        if use.how == "changed":
+            return value.kind not in ("module", "def", "class", "imported") or bool(use.path) or value.kind == "imported"
+        if use.how == "argument":
+            if value.kind in ("module", "def", "class"):
+                return False
+            single = use.callee[0] if len(use.callee) == 1 and use.callee[0] not in self.values else ""
+            return not self._leaves_arguments(use.callee) or libraries.uses_up_iterators(single)
+        if value.kind == "module":
+            return use.how == "method" and not use.result_used and not libraries.only_shows(self._dotted(use) or "")
+        if value.kind == "imported":
+            return use.how == "method" and not use.result_used
+        return value.kind == "value" or use.how == "method"
+
+    def _later_binds(self, use: Use) -> frozenset[str]:
+        value = self.values.get(use.name)
+        return value.later_binds if value is not None and self._may_run(use) else frozenset()
+
+    def _is_ambient(self, use: Use) -> bool:
+        dotted = self._dotted(use)
+        return use.how in ("changed", "method", "called") and dotted is not None and libraries.changes_surroundings(dotted)
+
+    def _draw(self, index: int, step: Step, uses: Iterable[Use], *, simple: bool) -> set[str]:
+        drawn: set[str] = set()
+        for use in uses:
+            value = self.values.get(use.name)
+            if value is None or not self._may_run(use):
+                continue
+            dotted = self._dotted(use)
+            if dotted is not None and use.how in ("method", "called") and libraries.is_seeding(dotted):
+                for family in libraries.random_families(dotted):
+                    certain = simple and not use.later
+                    self._random[family] = [] if certain else self._random.get(family, [])
+                    drawn.add(family)
+            drawn |= value.families if dotted is None else libraries.random_families(dotted)
+        for family in drawn & self._random.keys():
+            step.depends.update(self._random[family])
+            step.depends_at_once.update(self._random[family])
+            self._random[family].append(index)
+        return {f"<{family}>" for family in drawn & self._random.keys()}
+
+    def _change(self, index: int, step: Step, changed: set[str], calls: Sequence[Use], at_once: Sequence[Use]) -> None:
+        touched: set[int] = set()
+        for name in changed:
+            if name in self.values:
+                touched |= self.values[name].objects
+        if not changed:
+            return
+        involved = {use.name for use in (*at_once, *calls) if use.how != "read" and use.name in self.values}
+        together = set(touched)
+        later: frozenset[Use] = frozenset()
+        families: frozenset[str] = frozenset()
+        for name in involved:
+            value = self.values[name]
+            if not value.atom and value.kind != "module":
+                together |= value.objects
+                later |= value.later
+                families |= value.families
+        if step.effects.binds or step.effects.may_bind:
+            together.add(self._new_object(index))
+        for name in list(self.values):
+            value = self.values[name]
+            if name in changed or (touched & value.objects and not value.atom):
+                step.changes.add(name)
+                # What it held before is part of what it holds after, so a reader needs both.
+                value.defs = [*value.defs, index]
+                value.objects = value.objects | together
+                if value.kind == "value":
+                    value.later |= later
+                    value.families |= families
+        for name in changed - self.values.keys():
+            step.changes.add(name)
+            self.values[name] = _Value(defs=[index], objects={self._new_object(index)})
+
+    def _new_object(self, index: int) -> int:
+        return index
+
+    # ---- what is bound
+
+    def _bind(self, index: int, step: Step, node: ast.stmt, at_once: Sequence[Use], calls: Sequence[Use]) -> None:
+        effects = step.effects
+        for module in effects.star_imports:
+            for name in self._star_names(module):
+                effects.binds.add(name)
+                effects.origins[name] = f"{module}.{name}"
+        later = frozenset(use for use in effects.uses if use.later)
+        later_binds = frozenset(effects.later_binds)
+        objects = {self._new_object(index)}
+        families: frozenset[str] = frozenset()
+        for use in effects.uses if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else (*at_once, *calls):
+            value = self.values.get(use.name)
+            if value is None or value.atom:
+                continue
+            dotted = self._dotted(use)
+            families |= value.families if dotted is None else libraries.random_families(dotted)
+            if value.kind != "module" and not use.later:
+                objects |= value.objects
+                later |= value.later
+                later_binds |= value.later_binds
+        for use in calls:
+            value = self.values.get(use.name)
+            if value is not None and value.kind == "value" and not value.atom:
+                objects |= value.objects
+        atoms = self._atoms(node)
+        for name in effects.binds | effects.may_bind:
+            made = _Value(
+                defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, atom=name in atoms
+            )
+            if name in effects.origins:
+                made.kind = "module" if name in effects.modules else "imported"
+                made.origin = effects.origins[name]
+                made.later = frozenset()
+                made.objects = set() if made.kind == "module" else {self._new_object(index)}
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                made.kind = "def"
+            elif isinstance(node, ast.ClassDef):
+                made.kind = "class"
+            if made.atom:
+                made.objects, made.later, made.later_binds, made.families = set(), frozenset(), frozenset(), frozenset()
+            self.values[name] = self._joined(name, made, index, certain=name in effects.binds)
+        for name in effects.deletes:
+            self.values[name] = _Value(defs=[*step.depends_at_once, index])
+
+    def _joined(self, name: str, made: _Value, index: int, *, certain: bool) -> _Value:
+        before = self.values.get(name)
+        if before is None:
+            return made
+        same_package = made.kind == "module" and before.kind == "module" and before.origin == made.origin
+        if certain and not same_package:
+            return made
+        made.defs = [*(before.defs), *([index] if index not in before.defs else [])]
+        if not same_package:
+            made.kind = made.kind if made.kind == before.kind else "value"
+            made.origin = made.origin if made.origin == before.origin else None
+            made.objects |= before.objects
+            made.later |= before.later
+            made.later_binds |= before.later_binds
+            made.families |= before.families
+            made.atom = made.atom and before.atom
+        return made
+
+    def _atoms(self, node: ast.stmt) -> set[str]:
+        """Names that this statement binds to a number, text or the like."""
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if self._is_atom(node.value):
+                return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            before = self.values.get(node.target.id)
+            if before is not None and before.atom and self._is_atom(node.value):
+                return {node.target.id}
+        return set()
+
+    def _is_atom(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Constant() | ast.JoinedStr():
+                return True
+            case ast.Name():
+                value = self.values.get(node.id)
+                return value is not None and value.atom
+            case ast.UnaryOp():
+                return self._is_atom(node.operand)
+            case ast.BinOp():
+                return self._is_atom(node.left) and self._is_atom(node.right)
+            case ast.BoolOp():
+                return all(self._is_atom(part) for part in node.values)
+            case ast.Compare():
+                return self._is_atom(node.left) and all(self._is_atom(part) for part in node.comparators)
+            case ast.Tuple():
+                return all(self._is_atom(part) for part in node.elts)
+            case ast.Call(func=ast.Name(id=name)):
+                return name in libraries.ATOM_MAKERS and name not in self.values
+        return False
+
+    # ---- what nothing binds
+
+    def missing(self, needed: Sequence[int]) -> list[Missing]:
+        found: dict[str, Missing] = {}
+        for index in needed:
+            step = self.steps[index]
+            for use in step.missing:
+                if use.name not in found or found[use.name].soft:
+                    found[use.name] = Missing(use.name, index, use.line, soft=use.soft)
+        for index in needed:
+            for use in self.steps[index].effects.uses:
+                if use.later and use.name not in self.values and not is_builtin(use.name) and use.name not in found:
+                    found[use.name] = Missing(use.name, index, use.line, soft=True)
+        return list(found.values())

@@ -1,0 +1,18 @@
+"""Jobs: submit, list, look at, cancel."""
+
+from __future__ import annotations
+
+from gpulayer_server.handlers.calls import CallHandler, serve
+
+
+class JobsHandler(CallHandler):
+    get = serve("list_jobs")
+    post = serve("submit_job")
+
+
+class JobHandler(CallHandler):
+    get = serve("get_job")
+
+
+class CancelHandler(CallHandler):
+    post = serve("cancel_job")

@@ -1,0 +1,190 @@
+"""Who is calling: the base of every handler, and the decorator of every verb (docs: Security).
+
+A bearer token of GPUlayer is checked before Jupyter's own `prepare`, because Jupyter checks XSRF there; only where the token
+is valid is that check passed over. Everything else (cookies, Jupyter's tokens, Host, Origin) goes Jupyter's way unchanged.
+Errors are encoded here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import secrets
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.base.handlers import APIHandler
+from tornado.web import HTTPError
+
+from gpulayer.calls import Action, Role
+from gpulayer.control import Caller
+from gpulayer.errors import (
+    GPUlayerError,
+    InternalError,
+    InvalidSpec,
+    NotAuthenticated,
+    NotAuthorized,
+    NotFound,
+    TooLarge,
+    encode_error,
+)
+from gpulayer_server.hosting import ControlPlaneHost
+
+Verb = Callable[..., Coroutine[Any, Any, None]]
+
+_BEARER = re.compile(r"bearer\s+(\S+)\s*", re.IGNORECASE)
+_RETRY_SECONDS = 1
+_JUPYTER_ERRORS: dict[int, type[GPUlayerError]] = {
+    400: InvalidSpec,
+    401: NotAuthenticated,
+    403: NotAuthorized,
+    404: NotFound,
+    413: TooLarge,
+}
+_NO_CREDENTIAL_FIX = "Send a GPUlayer token as `Authorization: Bearer …`, or Jupyter's own cookie or token."
+
+
+class GPUlayerHandler(APIHandler):
+    """Base of every handler: authenticates, and turns whatever is raised into one JSON error."""
+
+    auth_resource = "gpulayer"
+    # Neither a worker's poll nor a panel's look is a person's activity; calls that change something say so themselves.
+    _track_activity = False
+
+    caller: Caller
+    _token_caller: Caller | None = None
+    _is_host_allowed = False
+    _log_reference: str | None = None
+
+    @property
+    def host(self) -> ControlPlaneHost:
+        host: ControlPlaneHost = self.settings["gpulayer_host"]
+        return host
+
+    async def prepare(self) -> None:
+        bearer = _BEARER.fullmatch(self.request.headers.get("Authorization", ""))
+        control_plane = self.host.control_plane
+        if bearer is not None:
+            self._token_caller = await control_plane.authenticate(bearer[1])
+            if self._token_caller is not None:
+                # Not Jupyter's business: a hub's identity provider would ask the hub about it on every poll.
+                del self.request.headers["Authorization"]
+        try:
+            await super().prepare()
+        except HTTPError as error:
+            if error.status_code == 403 and self._is_host_allowed and self._token_caller is None and self._is_anonymous():
+                raise _not_authenticated() from error
+            raise
+
+    def _is_anonymous(self) -> bool:
+        return getattr(self, "_jupyter_current_user", None) is None  # `current_user` raises where Jupyter did not come to ask
+
+    def check_host(self) -> bool:
+        self._is_host_allowed = bool(super().check_host())
+        return self._is_host_allowed
+
+    def check_xsrf_cookie(self) -> None:
+        if self._token_caller is None:
+            super().check_xsrf_cookie()
+
+    async def authenticate(self, action: Action, roles: frozenset[Role]) -> Caller:
+        """The caller: the token's, or Jupyter's user where Jupyter's authoriser allows the action.
+
+        Raises:
+            NotAuthenticated: neither is there.
+            NotAuthorized: the authoriser or the token's role forbids it.
+        """
+        caller = self._token_caller
+        if caller is None:
+            user = self.current_user
+            if user is None:
+                raise _not_authenticated()
+            if not await ensure_async(self.authorizer.is_authorized(self, user, action.value, self.auth_resource)):
+                raise NotAuthorized(
+                    "Jupyter's authoriser does not allow this user to do that.", asked=f"{action.value} on {self.auth_resource}"
+                )
+            caller = Caller(role=Role.CLIENT, user=user.username)
+        if caller.role not in roles:
+            raise NotAuthorized(
+                "This kind of credential is not good for this call.",
+                found=f"a {caller.role.value}'s credential",
+                fix=f"It takes one of a {' or '.join(sorted(role.value for role in roles))}.",
+            )
+        return caller
+
+    def log_exception(self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(value, GPUlayerError):
+            self.log.debug("%s %s: %s", self.request.method, self.request.path, value)
+        elif isinstance(value, HTTPError):
+            super().log_exception(typ, value, tb)
+        else:
+            self._log_reference = secrets.token_hex(4)
+            self.log.error(
+                "GPUlayer fault %s in %s %s",
+                self._log_reference,
+                self.request.method,
+                self.request.path,
+                exc_info=value,
+            )
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        raised = kwargs.get("exc_info", (None, None, None))[1]
+        error = _as_our_error(raised, self._log_reference)
+        body = encode_error(error)
+        if isinstance(raised, HTTPError):
+            body["error"]["status"] = status_code  # Jupyter's and tornado's own refusals keep their status (405, 400)
+        self.set_status(body["error"]["status"])
+        if body["error"]["status"] in (429, 503):
+            self.set_header("Retry-After", str(_RETRY_SECONDS))
+        self.finish(json.dumps(body))
+
+
+def _not_authenticated() -> NotAuthenticated:
+    return NotAuthenticated("The call carries no credential that is known here.", fix=_NO_CREDENTIAL_FIX)
+
+
+def _as_our_error(raised: BaseException | None, log_reference: str | None) -> GPUlayerError:
+    if isinstance(raised, GPUlayerError):
+        return raised
+    if isinstance(raised, HTTPError):
+        kind = _JUPYTER_ERRORS.get(raised.status_code, GPUlayerError)
+        return kind(str(raised))
+    return InternalError(
+        "A fault in GPUlayer.", fix=f"The Jupyter server's log has it under {log_reference}.", details={"reference": log_reference}
+    )
+
+
+def either_credential(action: Action, roles: frozenset[Role]) -> Callable[[Verb], Verb]:
+    """Open a verb to a GPUlayer token of one of `roles`, or to Jupyter's identity and authoriser, and to nobody else.
+
+    `allow_unauthenticated` only keeps Jupyter from refusing our tokens, which it can't know; what it lets through is
+    refused here.
+    """
+
+    def decorate(method: Verb) -> Verb:
+        @allow_unauthenticated
+        @functools.wraps(method)
+        async def verb(self: GPUlayerHandler, *args: Any, **kwargs: Any) -> None:
+            self.caller = await self.authenticate(action, roles)
+            await method(self, *args, **kwargs)
+
+        return verb  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _refused(action: Action) -> Verb:
+    @either_credential(action, frozenset(Role))
+    async def verb(_handler: GPUlayerHandler, **_path: str) -> None:
+        raise HTTPError(405)
+
+    return verb
+
+
+# A verb that a route doesn't have asks for a credential before it says so.
+for _name, _action in (("get", Action.READ), ("head", Action.READ), *((name, Action.WRITE) for name in ("post", "put", "patch", "delete"))):
+    setattr(GPUlayerHandler, _name, _refused(_action))

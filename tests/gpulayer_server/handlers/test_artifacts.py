@@ -1,0 +1,102 @@
+"""Artifacts through the HTTP interface: parts, resuming, refusals, streaming."""
+
+import asyncio
+import hashlib
+import json
+import os
+
+from conftest import Hosted
+
+from gpulayer.errors import Conflict, InvalidSpec, TooLarge, UnknownArtifact, decode_error
+from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES
+
+PART = 3 * 1024 * 1024 + 17
+
+
+def where(data: bytes) -> str:
+    return f"gpulayer/v1/artifacts/{hashlib.sha256(data).hexdigest()}"
+
+
+async def put(hosted: Hosted, data: bytes, offset: int, part: bytes, **options):
+    return await hosted.fetch("PUT", f"{where(data)}?offset={offset}&total={len(data)}", body=part, **options)
+
+
+async def test_there_and_back_in_parts(hosted: Hosted) -> None:
+    data = os.urandom(2 * PART + 5)
+    assert (await hosted.fetch("HEAD", where(data))).code == 404
+    for offset in range(0, len(data), PART):
+        answer = await put(hosted, data, offset, data[offset : offset + PART])
+        assert answer.code == 200, answer.body
+        stored = json.loads(answer.body)
+        assert stored["complete"] == (stored["offset"] == len(data))
+    head = await hosted.fetch("HEAD", where(data))
+    assert (head.code, int(head.headers["Content-Length"])) == (200, len(data))
+    got = await hosted.fetch("GET", where(data))
+    assert got.headers["Content-Type"] == "application/octet-stream"
+    assert got.body == data
+
+
+async def test_an_empty_one(hosted: Hosted) -> None:
+    assert (await put(hosted, b"", 0, b"")).code == 200
+    got = await hosted.fetch("GET", where(b""))
+    assert (got.code, got.body) == (200, b"")
+
+
+async def test_refusals(hosted: Hosted) -> None:
+    data = os.urandom(1000)
+    for answer, kind in (
+        (await hosted.fetch("GET", where(data)), UnknownArtifact),
+        (await hosted.fetch("PUT", where(data), body=data), InvalidSpec),
+        (await hosted.fetch("PUT", f"{where(data)}?offset=-1&total=5", body=data), InvalidSpec),
+        (await hosted.fetch("GET", "gpulayer/v1/artifacts/..%2F..%2Fmetadata.db"), InvalidSpec),
+        (await put(hosted, data, 500, data[500:]), Conflict),
+        (await put(hosted, data, 0, bytes(PART_LIMIT_BYTES + 1)), TooLarge),
+    ):
+        error = decode_error(json.loads(answer.body))
+        assert isinstance(error, kind), answer.body
+        assert answer.code == error.http_status
+
+
+async def test_other_bytes_than_the_digest_says(hosted: Hosted) -> None:
+    data = os.urandom(2000)
+    answer = await put(hosted, data, 0, bytes(2000))
+    assert 400 <= answer.code < 500
+    assert (await hosted.fetch("HEAD", where(data))).code == 404
+    assert (await put(hosted, data, 0, data)).code == 200
+
+
+async def test_a_part_that_was_cut_is_resumed(hosted: Hosted) -> None:
+    data = os.urandom(5 * 1024 * 1024)
+    _, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+    writer.write(
+        f"PUT {hosted.base_url}{where(data)}?offset=0&total={len(data)} HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\n"
+        f"Authorization: Bearer {hosted.client_token}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        + data[: 3 * 1024 * 1024]
+    )
+    await writer.drain()
+    writer.close()
+    offset = 0
+    async with asyncio.timeout(10):
+        while True:
+            answer = await put(hosted, data, offset, data[offset:])
+            if answer.code == 200:
+                break
+            error = decode_error(json.loads(answer.body))
+            assert isinstance(error, Conflict), answer.body
+            offset = error.details["offset"]
+    assert (await hosted.fetch("GET", where(data))).body == data
+
+
+async def test_a_reader_that_leaves_keeps_nothing_open(hosted: Hosted) -> None:
+    data = os.urandom(20 * 1024 * 1024)
+    assert (await put(hosted, data, 0, data)).code == 200
+    reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+    writer.write(
+        f"GET {hosted.base_url}{where(data)} HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\nAuthorization: Bearer {hosted.client_token}\r\n\r\n".encode()
+    )
+    await reader.readexactly(100_000)
+    writer.transport.abort()
+    path = hosted.host.control_plane.artifact_path(where(data)[-64:])
+    async with asyncio.timeout(5):
+        while str(path) in [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,88 @@
+"""Held calls end with their client and with the server, and are bounded for each identity."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from conftest import Hosted
+
+from gpulayer.errors import TooManyCalls, decode_error
+
+
+async def test_a_call_whose_client_goes_away_ends_at_once(hosted: Hosted) -> None:
+    after = await hosted.last_event()
+    writer, _, task = await hosted.hold(f"events?after={after}&wait=30")
+    left_at = time.monotonic()
+    writer.close()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()
+    assert time.monotonic() - left_at < 0.5
+    assert len(hosted.host.held_calls) == 0
+    assert not hosted.host.held_calls._held
+
+
+async def test_an_assignment_that_could_not_be_delivered_goes_to_the_next_call(hosted: Hosted) -> None:
+    token, worker = await hosted.worker()
+    for round_number in range(5):
+        body = json.dumps({**worker, "free": 1, "wait": 30, "received": []}).encode()
+        reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+        writer.write(
+            f"POST {hosted.base_url}gpulayer/v1/worker/acquire HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        async with asyncio.timeout(5):
+            while not len(hosted.host.held_calls):
+                await asyncio.sleep(0.005)
+        submit = asyncio.ensure_future(
+            hosted.call(
+                "POST", "jobs", body={"spec": {"kind": "command", "command": ["true"]}, "idempotency_key": f"key-{round_number}"}
+            )
+        )
+        writer.transport.abort()
+        job = await submit
+        orders = await hosted.call("POST", "worker/acquire", token=token, body={**worker, "free": 1, "wait": 5})
+        (assignment,) = orders["assignments"]
+        assert assignment["job_id"] == job["job_id"]
+        attempt = {"task_id": assignment["task_id"], "attempt": assignment["attempt"], **worker}
+        await hosted.call("POST", "worker/acquire", token=token, body={**worker, "free": 0, "received": [attempt]})
+        await hosted.call("POST", f"worker/tasks/{attempt['task_id']}/start", token=token, body=attempt)
+        await hosted.call("POST", f"worker/tasks/{attempt['task_id']}/finish", token=token, body={**attempt, "state": "succeeded"})
+
+
+class TestBound:
+    @pytest.fixture
+    def extension_config(self) -> dict[str, Any]:
+        return {"max_held_calls": 3}
+
+    async def test_one_more_is_refused_and_nobody_else(self, hosted: Hosted) -> None:
+        after = await hosted.last_event()
+        held = [await hosted.hold(f"events?after={after}&wait=30") for _ in range(3)]
+        refused = await hosted.fetch("GET", f"gpulayer/v1/events?after={after}&wait=30")
+        assert refused.code == 429
+        assert int(refused.headers["Retry-After"]) > 0
+        assert isinstance(decode_error(json.loads(refused.body)), TooManyCalls)
+        # Calls that do not wait, and another identity, are not concerned.
+        await hosted.call("GET", "jobs")
+        writer, _, task = await hosted.hold(f"events?after={after}&wait=30", token=hosted.jupyter_token)
+        for one in [*held, (writer, None, task)]:
+            one[0].close()
+        await asyncio.wait([one[2] for one in [*held, (writer, None, task)]], timeout=5)
+        again = await hosted.hold(f"events?after={after}&wait=30")
+        again[0].close()
+        await asyncio.wait([again[2]], timeout=5)
+
+
+async def test_the_server_stops_with_held_calls(hosted: Hosted) -> None:
+    after = await hosted.last_event()
+    held = [await hosted.hold(f"events?after={after}&wait=30") for _ in range(10)]
+    began = time.monotonic()
+    await hosted.serverapp.extension_manager.stop_all_extensions()
+    assert time.monotonic() - began < 5
+    for writer, reader, _ in held:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        assert head.startswith(b"HTTP/1.1 503")
+        assert b"Retry-After" in head
+        writer.close()
+    assert (await hosted.fetch("GET", "gpulayer/v1/jobs", token="any")).code == 503

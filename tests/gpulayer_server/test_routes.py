@@ -1,0 +1,118 @@
+"""Every route of the live application × every verb × every credential: who gets in is what the table of calls says."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from conftest import NO_TOKEN, Hosted
+
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, Role
+from gpulayer_server.handlers.calls import served_calls
+from gpulayer_server.handlers.health import OPENAPI_PATH
+from gpulayer_server.identity import GPUlayerHandler
+
+VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+SAFE = ("GET", "HEAD")
+XSRF = "0123456789abcdef0123456789abcdef"
+ID_FOR = {"sha256": "0" * 64}
+
+
+@dataclass(frozen=True)
+class Route:
+    path: str  # below the base URL, with ids filled in
+    roles: dict[str, frozenset[Role]]  # verb → who may use it
+
+
+def _expected_roles() -> dict[str, dict[str, frozenset[Role]]]:
+    """Path of the table → verb → roles."""
+    expected: dict[str, dict[str, frozenset[Role]]] = {}
+    for call in CALLS.values():
+        expected.setdefault(call.path, {})[call.method] = call.roles
+    expected[ARTIFACT_PATH] = dict.fromkeys(("GET", "HEAD", "PUT"), frozenset({Role.CLIENT, Role.WORKER}))
+    expected[OPENAPI_PATH] = {"GET": frozenset(Role)}
+    return expected
+
+
+def _live_rules(hosted: Hosted) -> Iterator[tuple[str, type[Any]]]:
+    for rule in hosted.serverapp.web_app.wildcard_router.rules:
+        if isinstance(rule.target, type) and issubclass(rule.target, GPUlayerHandler):
+            yield rule.matcher.regex.pattern.removesuffix("$"), rule.target
+
+
+def _live_routes(hosted: Hosted) -> list[Route]:
+    expected = _expected_roles()
+    routes = []
+    for pattern, _ in _live_rules(hosted):
+        where = pattern.removeprefix(hosted.base_url).replace(r"\.", ".")
+        template = "/" + re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", where)
+        roles = expected.pop(template.removeprefix(API_PREFIX))
+        path = re.sub(r"{(\w+)}", lambda field: ID_FOR.get(field[1], "none"), template).lstrip("/")
+        routes.append(Route(path=path, roles=roles))
+    assert not expected, f"in the table, but not served: {list(expected)}"
+    return routes
+
+
+async def test_every_row_is_served_once(hosted: Hosted) -> None:
+    served = [call.name for _, handler in _live_rules(hosted) for call in served_calls(handler)]
+    assert sorted(served) == sorted(CALLS)
+    assert len(_live_routes(hosted)) == len(set(_live_routes_paths(hosted)))
+
+
+def _live_routes_paths(hosted: Hosted) -> list[str]:
+    return [route.path for route in _live_routes(hosted)]
+
+
+async def test_who_gets_in(hosted: Hosted) -> None:
+    worker_token, _ = await hosted.worker()
+    login = await hosted.fetch("GET", "api/status", token=hosted.jupyter_token)
+    cookie = next(value.split(";")[0] for value in login.headers.get_list("Set-Cookie") if value.startswith("username-"))
+    with_xsrf = {"Cookie": f"{cookie}; _xsrf={XSRF}", "X-XSRFToken": XSRF}
+    jupyter = {"Authorization": f"token {hosted.jupyter_token}"}
+
+    credentials: dict[str, tuple[dict[str, str], str | None]] = {
+        "none": ({}, None),
+        "wrong token": ({"Authorization": "Bearer gpl_wrong"}, None),
+        "client token": ({"Authorization": f"Bearer {hosted.client_token}"}, Role.CLIENT),
+        "worker token": ({"Authorization": f"Bearer {worker_token}"}, Role.WORKER),
+        "Jupyter token": (jupyter, Role.CLIENT),
+        "Jupyter token as bearer": ({"Authorization": f"Bearer {hosted.jupyter_token}"}, Role.CLIENT),
+        "cookie": ({"Cookie": cookie}, Role.CLIENT),
+        "cookie and XSRF": (with_xsrf, Role.CLIENT),
+        "cookie, XSRF, foreign Origin": ({**with_xsrf, "Origin": "http://evil.example"}, Role.CLIENT),
+        "client token, foreign Host": ({"Authorization": f"Bearer {hosted.client_token}", "Host": "evil.example"}, Role.CLIENT),
+        "Jupyter token, foreign Host": ({**jupyter, "Host": "evil.example"}, Role.CLIENT),
+    }
+
+    wrong = []
+    for route in _live_routes(hosted):
+        for verb in VERBS:
+            for name, (headers, role) in credentials.items():
+                body = None if verb in SAFE else b"{}"
+                answer = await hosted.fetch(verb, route.path, token=NO_TOKEN, headers=headers, body=body)
+                if not _is_right(answer.code, name, verb, role, route):
+                    wrong.append((route.path, verb, name, answer.code))
+    assert not wrong
+
+
+def _is_right(status: int, credential: str, verb: str, role: str | None, route: Route) -> bool:
+    if role is None:
+        return status == 401
+    if "Host" in credential:
+        return status == 403
+    if "Origin" in credential:
+        return status == 404
+    if credential == "cookie" and verb not in SAFE:
+        return status == 403
+    if verb not in route.roles:
+        return status == 405
+    if role not in route.roles[verb]:
+        return status == 403
+    return status not in (401, 403, 405, 500)
+
+
+async def test_preflight_says_nothing(hosted: Hosted) -> None:
+    for route in _live_routes(hosted):
+        answer = await hosted.fetch("OPTIONS", route.path, token=NO_TOKEN)
+        assert answer.code in (200, 204)
+        assert not answer.body
