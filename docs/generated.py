@@ -15,9 +15,12 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import click
+from gpulayer_server.extension import GPUlayerExtension
+from gpulayer_server.openapi import encoded_document
 
 from gpulayer import errors, settings, states
 from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS
+from gpulayer.cli.main import cli
 
 DOCS = Path(__file__).resolve().parent
 
@@ -33,6 +36,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def moves_table(moves: Iterable[states.Move]) -> str:
+    """Every legal change of state of one kind."""
     return table(["From", "To", "When", "Guard"], ([f"`{m.leaves}`", f"`{m.reaches}`", m.when, m.guard] for m in moves))
 
 
@@ -89,9 +93,10 @@ def states_picture(title: str, kind: type[states.JobState] | type[states.Attempt
             f'<text x="{x + _WIDTH // 2}" y="{y + 27}" text-anchor="middle">{escape(state)}</text>'
         )
     width, height = 770, max(y for _, y in places.values()) + _HEIGHT + 30
+    font = "system-ui, sans-serif"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}" '
-        'font-family="system-ui, sans-serif" font-size="15">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}"',
+        f'  font-family="{font}" font-size="15">',
         _STYLE,
         f'<rect class="ground" x="1" y="1" width="{width - 2}" height="{height - 2}" rx="10"/>',
         *arrows,
@@ -104,6 +109,7 @@ def states_picture(title: str, kind: type[states.JobState] | type[states.Attempt
 
 
 def routes() -> str:
+    """Every call that the server answers."""
     rows = [
         [
             f"`{call.method} {API_PREFIX}{call.path}`",
@@ -114,74 +120,75 @@ def routes() -> str:
         ]
         for call in CALLS.values()
     ]
-    rows.append(
-        [f"`HEAD, GET, PUT {API_PREFIX}{ARTIFACT_PATH}`", "Bytes by their digest, in parts", "client, worker", "read, write", "bytes"]
-    )
+    artifacts = f"`HEAD, GET, PUT {API_PREFIX}{ARTIFACT_PATH}`"
+    rows.append([artifacts, "Bytes by their digest, in parts", "client, worker", "read, execute", "bytes"])
     return table(["Route", "What it does", "Tokens of role", "Jupyter action", "Messages"], rows)
 
 
 def error_codes() -> str:
+    """Every class of error that is defined in `gpulayer.errors`."""
+
     def walk(kind: type[errors.GPUlayerError]) -> Iterator[type[errors.GPUlayerError]]:
         yield kind
         for child in kind.__subclasses__():
             yield from walk(child)
 
-    return table(
-        ["Code", "Class", "HTTP status", "Means"],
-        (
-            [f"`{kind.code}`", f"`{kind.__name__}`", str(kind.http_status), (kind.__doc__ or "").strip().splitlines()[0]]
-            for kind in walk(errors.GPUlayerError)
-        ),
-    )
+    kinds = [kind for kind in walk(errors.GPUlayerError) if kind.__module__ == errors.__name__]
+    rows = [[f"`{kind.code}`", f"`{kind.__name__}`", str(kind.http_status), (kind.__doc__ or "").strip().splitlines()[0]] for kind in kinds]
+    return table(["Code", "Class", "HTTP status", "Means"], rows)
 
 
 def environment() -> str:
+    """Every environment variable that a person may set."""
     return table(["Variable", "Default", "What it does"], ([f"`{s.name}`", s.default or "not set", s.help] for s in settings.SETTINGS))
+
+
+def server_settings() -> str:
+    """What may be configured on the Jupyter server."""
+    traits = GPUlayerExtension.class_own_traits(config=True)
+    rows = []
+    for name, trait in sorted(traits.items()):
+        default = trait.default()
+        rows.append([f"`{name}`", f"`{default}`" if default != "" else "empty", trait.help])
+    return table(["Name", "Default", "What it does"], rows)
 
 
 # ---- the command line
 
 
-def _shape(parameter: click.Parameter) -> str:
+def _shape(parameter: click.Parameter, context: click.Context) -> str:
     if isinstance(parameter, click.Argument):
-        return f"`{(parameter.name or '').upper()}{'...' if parameter.nargs == -1 else ''}`"
+        return f"`{parameter.make_metavar(context)}`"
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
-    return f"`{names}`" if isinstance(parameter, click.Option) and parameter.is_flag else f"`{names} {parameter.make_metavar(_context())}`"
+    is_flag = isinstance(parameter, click.Option) and parameter.is_flag
+    return f"`{names}`" if is_flag else f"`{names} {parameter.make_metavar(context)}`"
 
 
-def _context() -> click.Context:
-    return click.Context(click.Command("gpulayer"))
-
-
-def commands(root: click.Command | None = None, path: str = "gpulayer") -> Iterator[tuple[str, click.Command]]:
-    """Every command that people may type, with its whole name."""
-    if root is None:
-        from gpulayer.cli.main import main as root
+def commands(root: click.Command = cli, path: str = "gpulayer") -> Iterator[tuple[str, click.Command]]:
+    """Every command that people may type, with its whole name, in the order of `--help`."""
     if not isinstance(root, click.Group):
         yield path, root
         return
-    for name, child in sorted(root.commands.items()):
-        if not child.hidden:
+    context = click.Context(root)
+    for name in root.list_commands(context):
+        child = root.get_command(context, name)
+        if child is not None and not child.hidden:
             yield from commands(child, f"{path} {name}")
 
 
 def command_line() -> str:
+    """Every command with its arguments, as click knows them."""
     parts = []
     for path, command in commands():
-        help_text = re.sub(r"\s*\n\s*", " ", (command.help or "").replace("\b", "").split("\f")[0]).strip()
-        parts.append(f"## {path}\n\n{help_text}")
+        context = click.Context(command, info_name=path)
+        parts.append(f"## {path}\n\n{' '.join((command.help or '').split())}")
         rows = []
         for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                if parameter.hidden:
-                    continue
-                about = parameter.help or ""
-                default = parameter.default
-                if not parameter.is_flag and isinstance(default, str | int | float) and not isinstance(default, bool):
-                    about += f" Default: `{default}`."
-                rows.append([_shape(parameter), about.strip()])
-            else:
-                rows.append([_shape(parameter), "" if parameter.required else "Optional."])
+            hidden = isinstance(parameter, click.Option) and parameter.hidden
+            if not hidden:
+                rows.append([_shape(parameter, context), parameter.help or "" if isinstance(parameter, click.Option) else ""])
+                if isinstance(parameter, click.Option) and parameter.show_default:
+                    rows[-1][1] += f" Default: `{parameter.default}`."
         if rows:
             parts.append(table(["Argument", "What it does"], rows))
     return "\n\n".join(parts)
@@ -191,14 +198,14 @@ def command_line() -> str:
 
 
 def decisions() -> str:
+    """Every decision record, by number."""
     rows = []
     for page in sorted(DOCS.glob("adr/[0-9]*.md")):
         text = page.read_text(encoding="utf-8")
-        title = re.search(r"^# ADR-(\d{4}): (.+)$", text, re.MULTILINE)
-        status = re.search(r"^- Status: (.+)$", text, re.MULTILINE)
-        date = re.search(r"^- Date: (.+)$", text, re.MULTILINE)
-        assert title and status and date, f"{page.name} lacks its title, status or date"
-        rows.append([f"[{title[1]}]({page.name})", title[2], status[1], date[1]])
+        found = re.search(r"\A# ADR-(\d{4}): (.+)\n\n- Status: (.+)\n- Date: (.+)\n", text)
+        assert found, f"{page.name} does not begin with its title, status and date"
+        number, title, status, date = found.groups()
+        rows.append([f"[{number}]({page.name})", title, status, date])
     return table(["Number", "Decision", "Status", "Date"], rows)
 
 
@@ -210,6 +217,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "routes": ("wire.md", routes),
     "error codes": ("wire.md", error_codes),
     "settings": ("settings.md", environment),
+    "server settings": ("settings.md", server_settings),
     "commands": ("cli.md", command_line),
     "decisions": ("adr/index.md", decisions),
 }
@@ -232,6 +240,7 @@ def fill(page: str, name: str, content: str) -> str:
 def expected() -> dict[Path, str]:
     """Every file that this script writes, as it should be."""
     files: dict[Path, str] = {DOCS / name: draw() for name, draw in PICTURES.items()}
+    files[DOCS / "openapi.json"] = encoded_document().decode()
     for name, (page, make) in PARTS.items():
         path = DOCS / page
         files[path] = fill(files.get(path) or path.read_text(encoding="utf-8"), name, make())

@@ -93,3 +93,8 @@ def connection_file() -> Path | None:
 def inside_job() -> bool:
     """Whether this process is part of a job's task."""
     return "GPULAYER_JOB_ID" in os.environ
+
+
+def inherited_environment() -> dict[str, str]:
+    """The environment that this process was started with, for those that it starts."""
+    return dict(os.environ)

@@ -31,7 +31,10 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes, *, url: str
     """The error that an answer other than 200 stands for."""
     fields = _json_object(body)
     if fields is not None and isinstance(fields.get("error"), dict) and "code" in fields["error"]:
-        return decode_error(fields)
+        error = decode_error(fields)
+        if isinstance(error, NotAuthenticated) and error.asked is None:
+            error.asked = url
+        return error
     if 300 <= status < 400 and "login" in headers.get("location", ""):
         return _no_credential(f"a redirect to {headers['location']}", url)
     if status in (401, 403):

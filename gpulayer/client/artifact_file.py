@@ -1,4 +1,4 @@
-"""Writing a fetched artifact so that a half-written or damaged one never lies under its name."""
+"""An artifact as a file on this side: sent in parts, and written so that a damaged one never lies under its name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from gpulayer.errors import InternalError
+from gpulayer.errors import Conflict, InternalError
 from gpulayer.protocol import Digest
+from gpulayer.settings import ARTIFACT_PART_BYTES
 
 
 def write_artifact(destination: Path, sha256: Digest, parts: Iterable[bytes]) -> None:
@@ -37,3 +38,32 @@ def write_artifact(destination: Path, sha256: Digest, parts: Iterable[bytes]) ->
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
+
+
+def send_parts(path: Path, send: Callable[[bytes, int, int], None], *, part_bytes: int = ARTIFACT_PART_BYTES) -> None:
+    """Send the file in parts, in order: `send(data, offset, total)`. An empty file is one empty part.
+
+    Where the control plane has less than was sent (it was restarted on another disk, or the upload expired), this goes
+    back to what it has, once.
+    """
+    total = path.stat().st_size
+    offset = 0
+    went_back = False
+    with path.open("rb") as file:
+        while True:
+            file.seek(offset)
+            data = file.read(part_bytes)
+            try:
+                send(data, offset, total)
+            except Conflict as error:
+                stored = error.details.get("offset")
+                if went_back or not isinstance(stored, int) or not 0 <= stored <= offset:
+                    raise
+                went_back = True
+                offset = stored
+                continue
+            offset += len(data)
+            if offset >= total:
+                return
+            if not data:
+                raise InternalError("A file became shorter while it was sent.", asked=str(path), fix="Send it again.")

@@ -19,7 +19,7 @@ from gpulayer.calls import CALLS
 from gpulayer.client.job import Job
 from gpulayer.client.transport import Transport
 from gpulayer.client.uploads import upload_bundle, upload_inputs
-from gpulayer.errors import InvalidSpec, ServerUnreachable
+from gpulayer.errors import Interrupted, InvalidSpec, NotAuthenticated, ServerUnreachable
 from gpulayer.protocol import (
     CreateJoinToken,
     DrainWorker,
@@ -56,10 +56,16 @@ class Client:
         transport: the way to it.
         rediscover: asked when nobody answers there any more; the way to where it has moved, or None.
         is_embedded: the control plane lives in this process, and its jobs end with it.
+        is_local: the control plane runs on this machine, so that workers can be started with this interpreter.
     """
 
     def __init__(
-        self, transport: Transport, *, rediscover: Callable[[], Transport | None] | None = None, is_embedded: bool = False
+        self,
+        transport: Transport,
+        *,
+        rediscover: Callable[[], Transport | None] | None = None,
+        is_embedded: bool = False,
+        is_local: bool = False,
     ) -> None:
         self._transport = transport
         self._rediscover = rediscover
@@ -210,7 +216,10 @@ class Client:
         while True:
             try:
                 return self.call(name, request)
-            except ServerUnreachable:
+            except (ServerUnreachable, Interrupted, NotAuthenticated) as error:
+                # A stopping server answers held calls with Interrupted; the next one does not know its client token.
+                if self._closing.is_set() or (self._rediscover is None and not isinstance(error, ServerUnreachable)):
+                    raise
                 now = time.monotonic()
                 give_up_at = give_up_at if give_up_at is not None else now + PATIENCE_SECONDS
                 if now >= give_up_at or self._closing.wait(pause):

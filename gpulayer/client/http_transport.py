@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+import ssl
 import threading
 import time
 import weakref
@@ -19,15 +20,16 @@ import msgspec
 from gpulayer import __version__
 from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, Call
 from gpulayer.client.answers import GATEWAY_STATUSES, read_answer, read_error
-from gpulayer.client.artifact_file import write_artifact
+from gpulayer.client.artifact_file import send_parts, write_artifact
 from gpulayer.client.held_calls import pause_after
-from gpulayer.errors import Conflict, Interrupted, InvalidSpec, ServerUnreachable
+from gpulayer.errors import Interrupted, InvalidSpec, ServerUnreachable
 from gpulayer.protocol import Digest, Message, Registered
-from gpulayer.settings import ARTIFACT_PART_BYTES
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 """How long after `wait` an answer is still expected; a proxy that swallows held calls in silence is noticed by it."""
+PART_SECONDS = 60.0
+"""How long an answer to a part of an artifact may take: the last one waits for the digest of the whole."""
 KEEPALIVE_SECONDS = 55.0
 """Idle connections are dropped by ourselves before common proxies do it (60 s)."""
 CALLS_NOT_REPEATED = frozenset({"start_local_workers", "create_join_token", "register_worker"})
@@ -59,6 +61,8 @@ class HttpTransport:
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEEPALIVE_SECONDS),
             follow_redirects=False,
+            # Loading this machine's certificates takes some 20 ms; without TLS an empty context, which trusts nobody, does.
+            verify=ssl.create_default_context() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             # A proxy from the environment must not be asked for this machine's own servers.
             trust_env=not _is_loopback(parts.hostname),
         )
@@ -94,29 +98,15 @@ class HttpTransport:
     def put_artifact(self, path: Path, sha256: Digest) -> None:
         if self.has_artifact(sha256):
             return
-        total = path.stat().st_size
         where = ARTIFACT_PATH.format(sha256=_path_part(sha256))
-        offset = 0
-        with path.open("rb") as file:
-            while True:
-                file.seek(offset)
-                data = file.read(ARTIFACT_PART_BYTES)
-                query = {"offset": str(offset), "total": str(total)}
-                response = self._send("PUT", where, query=query, body=data, deadline=60.0)
-                if response.status_code >= 300:
-                    error = read_error(response.status_code, response.headers, response.content, url=self.url)
-                    stored = error.details.get("offset")
-                    # A part that was stored though its answer was lost, or another client's upload of the same bytes:
-                    # go on behind what lies there.
-                    if isinstance(error, Conflict) and isinstance(stored, int) and offset < stored <= total:
-                        offset = stored
-                        if offset < total:
-                            continue
-                        return
-                    raise error
-                offset += len(data)
-                if offset >= total:
-                    return
+
+        def send(data: bytes, offset: int, total: int) -> None:
+            query = {"offset": str(offset), "total": str(total)}
+            response = self._send("PUT", where, query=query, body=data, deadline=PART_SECONDS)
+            if response.status_code != 200:
+                raise read_error(response.status_code, response.headers, response.content, url=self.url)
+
+        send_parts(path, send)
 
     def get_artifact(self, sha256: Digest, destination: Path) -> None:
         where = self._api + ARTIFACT_PATH.format(sha256=_path_part(sha256))

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gpulayer.calls import Call
-from gpulayer.client.artifact_file import write_artifact
+from gpulayer.client.artifact_file import send_parts, write_artifact
 from gpulayer.errors import Interrupted, ServerUnreachable, UnknownArtifact, Unsupported
 from gpulayer.protocol import Digest, Message, Registered, WorkerId
-from gpulayer.settings import ARTIFACT_PART_BYTES
 
 T = TypeVar("T")
 
@@ -76,17 +75,12 @@ class InProcessTransport:
     def put_artifact(self, path: Path, sha256: Digest) -> None:
         if self.has_artifact(sha256):
             return
-        total = path.stat().st_size
-        offset = 0
-        with path.open("rb") as file:
-            while True:
-                data = file.read(ARTIFACT_PART_BYTES)
-                complete = self._run(
-                    self._control_plane.put_artifact_part(sha256, offset=offset, total_bytes=total, data=data), None, "put_artifact"
-                )
-                offset += len(data)
-                if complete or offset >= total:
-                    return
+
+        def send(data: bytes, offset: int, total: int) -> None:
+            part = self._control_plane.put_artifact_part(sha256, offset=offset, total_bytes=total, data=data)
+            self._run(part, None, "put_artifact")
+
+        send_parts(path, send)
 
     def get_artifact(self, sha256: Digest, destination: Path) -> None:
         source = self._control_plane.artifact_path(sha256)

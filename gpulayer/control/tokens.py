@@ -57,6 +57,7 @@ class TokenRecord:
 
 
 def digest_of(token: str) -> str:
+    """What is stored in place of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -135,16 +136,24 @@ class TokenCache:
 
     def __init__(self) -> None:
         self._callers: dict[str, tuple[Caller, float | None]] = {}
+        self._generation = 0
+
+    @property
+    def generation(self) -> int:
+        """Changes with `forget`: what was read from the store before that is not kept after it."""
+        return self._generation
 
     def forget(self) -> None:
         self._callers.clear()
+        self._generation += 1
 
     def find(self, digest: str, now: float) -> Caller | None:
         caller, expires_at = self._callers.get(digest, (None, None))
         return caller if expires_at is None or now < expires_at else None
 
-    def keep(self, digest: str, caller: Caller, expires_at: float | None) -> None:
-        self._callers[digest] = (caller, expires_at)
+    def keep(self, digest: str, caller: Caller, expires_at: float | None, *, generation: int) -> None:
+        if generation == self._generation:
+            self._callers[digest] = (caller, expires_at)
 
 
 def find_caller(connection: Connection, now: float, digest: str) -> tuple[Caller, float | None] | None:

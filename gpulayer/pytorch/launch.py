@@ -10,7 +10,6 @@ import re
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from gpulayer import settings
 from gpulayer.client.script_job import script_job
 from gpulayer.errors import JobFailed, Unsupported
 from gpulayer.pytorch.rank_context import in_notebook, read_rank_context
@@ -19,7 +18,7 @@ from gpulayer.spec import AnyJob
 if TYPE_CHECKING:
     from gpulayer.bundle.source_provider import Source
     from gpulayer.client.client import Client
-    from gpulayer.protocol import WorkerStatus
+    from gpulayer.client.job import Job
 
 _CAPABILITIES = {"cuda": ("torch.cuda",), "rocm": ("torch.cuda",), "mps": ("torch.mps",)}  # torch drives ROCm under the name cuda
 _INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -84,12 +83,11 @@ def launch(
         launcher=launcher,
     )
     with connect(target) as client:
-        ensure_workers(client, nodes=nodes, devices=devices, accelerator=accelerator)
-        job = client.submit(spec, source=source.bundle)
+        job = submit_source(client, spec, source)
         try:
             provider.follow(job)
         except JobFailed as failed:
-            _leave(failed.two_lines(), job.exit_code or 1)
+            _leave(failed.two_lines(), _as_shell_code(job.exit_code))
         except KeyboardInterrupt:
             _leave("Interrupted; the job was stopped.", _INTERRUPTED)
         sys.exit(0)
@@ -134,37 +132,25 @@ def job_from_source(
     )
 
 
-def ensure_workers(client: Client, *, nodes: int, devices: int, accelerator: str) -> None:
-    """Start workers that this job lacks, where the control plane is embedded or, with no worker at all, this machine's own.
-
-    Elsewhere workers are their operator's business: the job waits and says what for.
-    """
-    alive = [worker for worker in client.workers() if worker.state == "alive"]
-    wanted = ("cpu", "cuda", "rocm", "mps") if accelerator == "auto" else (accelerator,)
-    able = sum(any(_count(worker, kind) >= devices for kind in wanted) for worker in alive)
-    if able >= nodes or not (client.is_embedded or (not alive and _is_of_this_home(client))):
-        return
-    local = sum(worker.local for worker in alive)
-    sys.stderr.write(f"gpulayer: starting {nodes - able} local worker(s) on the {client.description}\n")
-    client.ensure_local_workers(local + nodes - able, cpu_devices=devices)
-
-
-def _count(worker: WorkerStatus, kind: str) -> int:
-    return sum(device.accelerator == kind for device in worker.devices)
-
-
-def _is_of_this_home(client: Client) -> bool:
-    """Whether the server that the client speaks to runs on this machine's home, so that our interpreter is there too."""
-    from gpulayer.client.discovery import read_server_file
-
-    url = str(getattr(client.transport, "url", "")).rstrip("/")
-    files = (read_server_file(path) for path in (settings.home() / "servers").glob("*.json"))
-    return any(file is not None and file.root.rstrip("/") == url for file in files)
+def submit_source(client: Client, spec: AnyJob, source: Source) -> Job:
+    """Submit the job with its source; where it would find no worker on this machine's own control plane, start some."""
+    started = client.start_workers_for(spec)
+    if started:
+        names = ", ".join(worker.name for worker in started)
+        sys.stderr.write(f"gpulayer: no worker yet: started {len(started)} on this machine ({names})\n")
+    return client.submit(spec, source=source.bundle)
 
 
 def _name_from(title: str) -> str | None:
     """The title as a job's name, None where nothing of it can stand in one."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._")[:80] or None
+
+
+def _as_shell_code(exit_code: int | None) -> int:
+    """A failed job's exit code as a process can leave with it: 128 + N after signal N, 1 where nobody knows."""
+    if not exit_code:
+        return 1
+    return exit_code if exit_code > 0 else 128 - exit_code
 
 
 def _leave(message: str, exit_code: int) -> NoReturn:

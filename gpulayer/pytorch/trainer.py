@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import InvalidSpec, Unsupported
-from gpulayer.pytorch.launch import ensure_workers, job_from_source
+from gpulayer.pytorch.launch import job_from_source, submit_source
 from gpulayer.pytorch.loop import EpochFigures, FitLoop
 from gpulayer.pytorch.module import Module
 from gpulayer.pytorch.precision import check_precision
@@ -159,21 +159,19 @@ class Trainer:
 
         cell = executed_cell()
         _claim_cell(cell)
-        nodes, devices = self.num_nodes or 1, self.devices or 1
         provider = current_provider()
         source = provider.collect()
         spec = job_from_source(
             source,
-            nodes=nodes,
-            devices=devices,
+            nodes=self.num_nodes or 1,
+            devices=self.devices or 1,
             accelerator=self.accelerator,
             env={REQUESTED_FIT: str(fit)} if cell is None else {},
         )
         if cell is None and fit > 0:
             sys.stderr.write(f"gpulayer: the job for fit {fit} of this script first repeats the {fit} before it\n")
         with connect(self.target or "local") as client:
-            ensure_workers(client, nodes=nodes, devices=devices, accelerator=self.accelerator)
-            job = client.submit(spec, source=source.bundle)
+            job = submit_source(client, spec, source)
             provider.follow(job)
             with tempfile.TemporaryDirectory(prefix="gpulayer-fit-") as folder:
                 job.download(Path(folder))

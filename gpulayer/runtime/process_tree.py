@@ -63,6 +63,25 @@ def find_descendants(ancestor: int) -> list[int]:
     return found
 
 
+def catches_signal(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal; False where the kernel does not tell."""
+    return _is_in_mask(pid, b"SigCgt:", number)
+
+
+def ignores_signal(pid: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal; False where the kernel does not tell."""
+    return _is_in_mask(pid, b"SigIgn:", number)
+
+
+def _is_in_mask(pid: int, field: bytes, number: signal.Signals) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
+    except OSError:
+        return False
+    mask = next((line.split()[1] for line in lines if line.startswith(field)), b"0")
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def _prctl(option: int, value: int) -> None:
     if _LIBC is not None and _LIBC.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()

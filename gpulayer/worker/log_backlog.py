@@ -184,7 +184,7 @@ class _Spool:
 
     def read(self, limit_bytes: int) -> list[LogChunk]:
         chunks: list[LogChunk] = []
-        if self._file is None or self.is_empty:
+        if self._file is None:
             return chunks
         self._file.seek(self._read_at)
         stop_at = self._read_at + limit_bytes
@@ -192,7 +192,7 @@ class _Spool:
             length = int.from_bytes(self._file.read(_LENGTH_BYTES), "big")
             chunks.append(msgspec.msgpack.decode(self._file.read(length), type=LogChunk))
             self._read_at += _LENGTH_BYTES + length
-        if self.is_empty:
+        if self._read_at == self._end:
             self._file.truncate(0)
             self._read_at = self._end = 0
         return chunks

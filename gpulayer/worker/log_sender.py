@@ -130,9 +130,7 @@ class LogSender:
                 self._send(batch)
             except (ServerUnreachable, InternalError, Interrupted) as error:
                 _log.info("output waits for the control plane: %s", error)
-                with self._changed:
-                    seen = self._wakes
-                    self._changed.wait_for(lambda: self._abandoned or self._wakes != seen, timeout=pause)
+                self._pause(pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             except GPUlayerError as error:
                 self.abandon()
@@ -141,3 +139,8 @@ class LogSender:
             else:
                 return True
         return False
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            seen = self._wakes
+            self._changed.wait_for(lambda: self._abandoned or self._wakes != seen, timeout=seconds)

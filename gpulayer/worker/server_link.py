@@ -121,11 +121,12 @@ class ServerLink:
         except ServerUnreachable:
             self._note_silence(transport)
             raise
-        except Interrupted:
-            # Its transport was replaced by another thread meanwhile: the call may go the new way.
-            if transport is not self._transport and not self._closed:
-                raise ServerUnreachable("The connection was replaced during the call.", asked=transport.description) from None
-            raise
+        except Interrupted as error:
+            # The control plane is closing, or another thread has replaced this transport: either way there may be another.
+            if self._closed:
+                raise
+            self._note_silence(transport)
+            raise ServerUnreachable("The control plane ended the call.", asked=transport.description, found=str(error)) from error
         except GPUlayerError:
             self._note_answer()
             raise

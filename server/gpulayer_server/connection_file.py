@@ -96,7 +96,7 @@ def remove_stale_files(home: Path) -> list[str]:
 def _runs(pid: int, started_at: float) -> bool:
     try:
         # A second of slack: the kernel derives process start times from its boot time, which is rounded.
-        return psutil.Process(pid).create_time() <= started_at + 1.0
+        return bool(psutil.Process(pid).create_time() <= started_at + 1.0)
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:

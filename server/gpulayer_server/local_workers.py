@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from gpulayer.errors import Unsupported
 from gpulayer.protocol import StartLocalWorkers
@@ -77,7 +77,8 @@ class ServerLocalWorkers:
         finally:
             _first_exit.reset(before)
         try:
-            await asyncio.wait([waiting, exited], return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [waiting, exited]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 return waiting.result()
             raise _died_early(exited.result())

@@ -111,9 +111,8 @@ def test_every_command_and_its_options_are_documented(generator: dict[str, Any])
             missing.append(path)
             continue
         about = section(text, path)
-        missing += [
-            f"{path} {name}" for parameter in command.params for name in parameter.opts if name.startswith("-") and name not in about
-        ]
+        shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+        missing += [f"{path} {name}" for parameter in shown for name in parameter.opts if name.startswith("-") and name not in about]
     assert missing == []
 
 
@@ -126,7 +125,7 @@ def test_every_magic_option_is_documented(generator: dict[str, Any]) -> None:
 
 def test_the_dependencies_are_those_of_the_decision() -> None:
     names = {re.split(r"[<>=\[ ]", entry)[0] for entry in PROJECT["project"]["dependencies"]}
-    documented = set(re.findall(r"^\| ([a-z-]+) \|", page("adr/0025-dependencies.md"), re.MULTILINE))
+    documented = set(re.findall(r"^\| ([a-z][a-z-]*) \|", page("adr/0025-dependencies.md"), re.MULTILINE))
     assert documented == names
 
 
@@ -153,7 +152,7 @@ def test_a_decision_has_all_its_parts(path: Path) -> None:
     assert re.search(r"^- Date: \d{4}-\d\d-\d\d$", text, re.MULTILINE)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
     assert [heading for heading in HEADINGS if not section(text, heading).strip()] == []
-    assert {number for number in re.findall(r"ADR-(\d{4})", text)} <= {other.name[:4] for other in DECISIONS}
+    assert set(re.findall(r"ADR-(\d{4})", text)) <= {other.name[:4] for other in DECISIONS}
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)

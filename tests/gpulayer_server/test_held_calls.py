@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import Hosted
+from support.hosted import Hosted
 
 from gpulayer.errors import TooManyCalls, decode_error
 
@@ -27,18 +27,17 @@ async def test_an_assignment_that_could_not_be_delivered_goes_to_the_next_call(h
     token, worker = await hosted.worker()
     for round_number in range(5):
         body = json.dumps({**worker, "free": 1, "wait": 30, "received": []}).encode()
-        reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+        _, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
         writer.write(
             f"POST {hosted.base_url}gpulayer/v1/worker/acquire HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\n"
-            f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
         )
         async with asyncio.timeout(5):
             while not len(hosted.host.held_calls):
                 await asyncio.sleep(0.005)
         submit = asyncio.ensure_future(
-            hosted.call(
-                "POST", "jobs", body={"spec": {"kind": "command", "command": ["true"]}, "idempotency_key": f"key-{round_number}"}
-            )
+            hosted.call("POST", "jobs", body={"spec": {"kind": "command", "argv": ["true"]}, "idempotency_key": f"key-{round_number}"})
         )
         writer.transport.abort()
         job = await submit

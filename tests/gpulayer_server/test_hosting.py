@@ -6,17 +6,16 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import Hosted
+from gpulayer_server import connection_file
+from gpulayer_server.connection_file import server_url
+from gpulayer_server.hosting import ControlPlane
+from support.hosted import Hosted
 
 from gpulayer import __version__
 from gpulayer.errors import InvalidSpec, ServerUnreachable, Unsupported, decode_error
 from gpulayer.protocol import PROTOCOL_VERSION
-from gpulayer_server import connection_file
-from gpulayer_server.connection_file import server_url
-from gpulayer_server.hosting import ControlPlane
 
 
 async def test_too_early_is_said(unstarted: Hosted) -> None:
@@ -129,7 +128,7 @@ async def test_a_slow_database_does_not_delay_jupyter(hosted: Hosted, monkeypatc
     database = hosted.host.control_plane.database
     slow = asyncio.ensure_future(database.write(lambda _: time.sleep(2)))
     submit = asyncio.ensure_future(
-        hosted.call("POST", "jobs", body={"spec": {"kind": "command", "command": ["true"]}, "idempotency_key": "slow"})
+        hosted.call("POST", "jobs", body={"spec": {"kind": "command", "argv": ["true"]}, "idempotency_key": "slow"})
     )
     longest = 0.0
     while not slow.done():
@@ -139,5 +138,3 @@ async def test_a_slow_database_does_not_delay_jupyter(hosted: Hosted, monkeypatc
         await asyncio.sleep(0.05)
     assert longest < 0.25
     assert (await submit)["state"] == "queued"
-
-

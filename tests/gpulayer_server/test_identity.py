@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from conftest import NO_TOKEN, Hosted
 from jupyter_server.auth import Authorizer
+from support.hosted import NO_TOKEN, Hosted
 from traitlets.config import Config
 
 from gpulayer.errors import InternalError, InvalidSpec, NotAuthenticated, UnknownJob, decode_error
 
-JOB = {"spec": {"kind": "command", "command": ["true"]}, "idempotency_key": "one"}
+JOB = {"spec": {"kind": "command", "argv": ["true"]}, "idempotency_key": "one"}
 
 
 class ReadOnly(Authorizer):
@@ -47,7 +47,11 @@ async def test_errors_arrive_as_their_own_class(hosted: Hosted) -> None:
         ({"method": "POST", "path": "jobs", "body": b"\xff\xfe"}, InvalidSpec, 400),
         ({"method": "POST", "path": "jobs", "body": b"[]"}, InvalidSpec, 400),
         ({"method": "POST", "path": "jobs/none/cancel", "body": b"[]"}, InvalidSpec, 400),
-        ({"method": "POST", "path": "jobs", "body": {**JOB, "spec": {"kind": "command", "command": ["true"], "devices": 0}}}, InvalidSpec, 400),
+        (
+            {"method": "POST", "path": "jobs", "body": {**JOB, "spec": {**JOB["spec"], "devices": 0}}},
+            InvalidSpec,
+            400,
+        ),
     ):
         options["path"] = "gpulayer/v1/" + options["path"]
         answer = await hosted.fetch(**options)

@@ -70,7 +70,8 @@ def _why_none_could(suitable: Sequence[WorkerView], job: JobView) -> str:
         # Enough of them are alive; they only cannot reach each other.
         names = ", ".join(sorted(worker.name for worker in suitable if worker.loopback))
         return f"; {names} can be reached from the own host only (through a tunnel?): start it with --address to join several nodes"
-    sizes = sorted({(len(worker.of_kind(kind)), kind) for worker in suitable for kind in kinds_for(job) if worker.of_kind(kind)}, reverse=True)
+    offered = {(len(worker.of_kind(kind)), kind) for worker in suitable for kind in kinds_for(job)}
+    sizes = sorted(((size, kind) for size, kind in offered if size), reverse=True)
     if not sizes:
         return "; no worker has any"
     largest, kind = sizes[0]

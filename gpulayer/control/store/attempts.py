@@ -29,14 +29,17 @@ _outputs_decoder = msgspec.json.Decoder(tuple[OutputFile, ...])
 
 
 def worker_topic(worker_id: WorkerId) -> str:
+    """Changes of what this worker is given or told."""
     return f"worker/{worker_id}"
 
 
 def rendezvous_topic(job_id: JobId) -> str:
+    """The meeting place of a job's ranks becomes known."""
     return f"rendezvous/{task_id_of(job_id, 0)}"
 
 
 def task_id_of(job_id: JobId, node: int) -> TaskId:
+    """The id of one node's share of a job."""
     return TaskId(f"{job_id}.{node}")
 
 
@@ -72,6 +75,7 @@ def insert_attempt(
 
 
 def find_attempt(connection: Connection, task_id: TaskId, attempt: int) -> AttemptRow | None:
+    """The stored attempt, whatever its state."""
     job_id, node = split_task_id(task_id)
     query = select(attempts).where(attempts.c.job_id == job_id, attempts.c.node == node, attempts.c.attempt == attempt)
     return connection.execute(query).one_or_none()
@@ -91,6 +95,7 @@ def fenced_attempt(connection: Connection, *, task_id: TaskId, attempt: int, wor
 
 
 def is_held_by(row: AttemptRow, worker_id: WorkerId, boot: str) -> bool:
+    """Whether the attempt was given to this boot of this worker."""
     return bool(row.worker_id == worker_id and row.boot == boot)
 
 
@@ -163,12 +168,14 @@ def held_devices(connection: Connection) -> dict[WorkerId, dict[str, JobId]]:
 
 
 def put_rendezvous(connection: Connection, row: AttemptRow, *, address: str, port: int) -> None:
+    """Store where the ranks of this attempt number meet."""
     insert = sqlite_insert(rendezvous).values(job_id=row.job_id, attempt=row.attempt, address=address, port=port)
     connection.execute(insert.on_conflict_do_update(index_elements=["job_id", "attempt"], set_={"address": address, "port": port}))
     changes.emit(connection, rendezvous_topic(row.job_id))
 
 
 def find_rendezvous(connection: Connection, row: AttemptRow) -> tuple[str, int] | None:
+    """Address and port where the ranks of this attempt number meet, once known."""
     found = connection.execute(
         select(rendezvous.c.address, rendezvous.c.port).where(rendezvous.c.job_id == row.job_id, rendezvous.c.attempt == row.attempt)
     ).one_or_none()
@@ -176,12 +183,15 @@ def find_rendezvous(connection: Connection, row: AttemptRow) -> tuple[str, int] 
 
 
 def devices_of(row: AttemptRow) -> tuple[Device, ...]:
+    """The devices that the attempt was given."""
     return _devices_decoder.decode(row.devices)
 
 
 def ranks_of(row: AttemptRow) -> tuple[RankOutcome, ...]:
+    """How its ranks ended; empty while they have not."""
     return () if row.ranks is None else _ranks_decoder.decode(row.ranks)
 
 
 def outputs_of(row: AttemptRow) -> tuple[OutputFile, ...]:
+    """What it left in its output folder."""
     return () if row.outputs is None else _outputs_decoder.decode(row.outputs)

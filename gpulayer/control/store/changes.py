@@ -19,7 +19,7 @@ def emit(connection: Connection, *topics: str) -> None:
     emitted = emitted_in(connection)
     for topic in topics:
         result = connection.execute(changes.insert().values(topic=topic))
-        emitted.append((int(result.inserted_primary_key[0]), topic))
+        emitted.append((int(result.lastrowid), topic))
 
 
 def emitted_in(connection: Connection) -> list[tuple[int, str]]:

@@ -26,6 +26,7 @@ _failure_decoder = msgspec.json.Decoder(Failure)
 
 
 def job_topic(job_id: JobId) -> str:
+    """Changes of this job's record."""
     return f"job/{job_id}"
 
 
@@ -81,6 +82,7 @@ def job_row(connection: Connection, job_id: JobId) -> JobRow:
 
 
 def job_by_key(connection: Connection, owner: str, idempotency_key: str) -> JobRow | None:
+    """The job that was made under this idempotency key."""
     return connection.execute(select(jobs).where(jobs.c.owner == owner, jobs.c.idempotency_key == idempotency_key)).one_or_none()
 
 
@@ -102,6 +104,7 @@ def unplaced_jobs(connection: Connection) -> list[JobRow]:
 
 
 def count_unfinished(connection: Connection) -> int:
+    """How many jobs wait or run."""
     waiting = (JobState.QUEUED.value, JobState.RUNNING.value)
     return int(connection.execute(select(func.count()).select_from(jobs).where(jobs.c.state.in_(waiting))).scalar_one())
 
@@ -112,7 +115,7 @@ def change_job(connection: Connection, job_id: JobId, **values: Any) -> None:
     changes.emit(connection, job_topic(job_id))
 
 
-def move_job(connection: Connection, job_id: JobId, leaves: JobState, reaches: JobState, *, attempt: int, **values: Any) -> None:
+def move_job(connection: Connection, job_id: JobId, leaves: JobState, reaches: JobState, *, of_attempt: int, **values: Any) -> None:
     """Make one legal move, only from the state and attempt that it leaves.
 
     Raises:
@@ -121,21 +124,24 @@ def move_job(connection: Connection, job_id: JobId, leaves: JobState, reaches: J
     assert is_legal(leaves, reaches), f"{leaves} → {reaches} is not in the table of moves"
     result = connection.execute(
         jobs.update()
-        .where(jobs.c.id == job_id, jobs.c.state == leaves.value, jobs.c.attempt == attempt)
+        .where(jobs.c.id == job_id, jobs.c.state == leaves.value, jobs.c.attempt == of_attempt)
         .values(state=reaches.value, revision=jobs.c.revision + 1, **values)
     )
     if result.rowcount != 1:
-        raise Conflict("The job has moved on.", asked=f"{job_id}, attempt {attempt}: {leaves} → {reaches}")
+        raise Conflict("The job has moved on.", asked=f"{job_id}, attempt {of_attempt}: {leaves} → {reaches}")
     changes.emit(connection, job_topic(job_id))
 
 
 def spec_of(row: JobRow) -> AnyJob:
+    """The job's spec, decoded."""
     return _spec_decoder.decode(row.spec)
 
 
 def inputs_of(row: JobRow) -> dict[str, InputFile]:
+    """The job's inputs, decoded."""
     return _inputs_decoder.decode(row.inputs)
 
 
 def failure_of(row: JobRow) -> Failure | None:
+    """The first failure of the present attempt, decoded."""
     return None if row.failure is None else _failure_decoder.decode(row.failure)

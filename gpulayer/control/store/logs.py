@@ -26,6 +26,7 @@ PAGE_ROWS = 1000
 
 
 def logs_topic(job_id: JobId) -> str:
+    """More output of this job, or the end of it."""
     return f"logs/{job_id}"
 
 

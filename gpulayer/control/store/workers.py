@@ -6,7 +6,7 @@ Every function runs inside the caller's transaction.
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, Row, select
@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from gpulayer.control.store import changes
 from gpulayer.control.store.attempts import worker_topic
-from gpulayer.control.store.tables import largest_groups, workers
+from gpulayer.control.store.tables import home, largest_groups, workers
 from gpulayer.errors import AttemptLost, UnknownWorker
 from gpulayer.protocol import Device, WorkerId
 from gpulayer.settings import IDLE_LEASE_SECONDS
@@ -22,7 +22,9 @@ from gpulayer.settings import IDLE_LEASE_SECONDS
 WorkerRow = Row[Any]
 
 WORKERS_TOPIC = "workers"
-ALIVE, DRAINING, GONE = "alive", "draining", "gone"
+ALIVE: Final = "alive"
+DRAINING: Final = "draining"
+GONE: Final = "gone"
 LEFT = ""
 """The boot of a worker that took its leave: no boot that speaks is this one."""
 
@@ -31,10 +33,12 @@ _frameworks_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 def new_worker_id() -> WorkerId:
+    """An id that no worker has."""
     return WorkerId("w" + secrets.token_hex(6))
 
 
 def find_worker(connection: Connection, worker_id: WorkerId) -> WorkerRow | None:
+    """The stored worker, if it ever registered."""
     return connection.execute(select(workers).where(workers.c.id == worker_id)).one_or_none()
 
 
@@ -57,11 +61,9 @@ def all_workers(connection: Connection, *, include_gone: bool = False) -> list[W
 
 
 def put_worker(connection: Connection, worker_id: WorkerId, **values: Any) -> None:
-    """Store a worker as alive, anew or over its earlier registration."""
-    insert = sqlite_insert(workers).values(id=worker_id, state=ALIVE, renewals=1, **values)
-    connection.execute(
-        insert.on_conflict_do_update(index_elements=["id"], set_={**values, "state": ALIVE, "renewals": workers.c.renewals + 1})
-    )
+    """Store a worker, anew or over its earlier registration."""
+    insert = sqlite_insert(workers).values(id=worker_id, renewals=1, **values)
+    connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_={**values, "renewals": workers.c.renewals + 1}))
     changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
 
 
@@ -97,6 +99,7 @@ def check_boot(row: WorkerRow, boot: str) -> None:
 
 
 def set_state(connection: Connection, worker_id: WorkerId, state: str, **values: Any) -> None:
+    """Change a worker's state, and wake what it holds open."""
     connection.execute(workers.update().where(workers.c.id == worker_id).values(state=state, **values))
     changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
 
@@ -136,8 +139,15 @@ def read_largest_groups(connection: Connection) -> list[tuple[str, int, int]]:
 
 
 def devices_of(row: WorkerRow) -> tuple[Device, ...]:
+    """All devices that the worker offers."""
     return _devices_decoder.decode(row.devices)
 
 
 def frameworks_of(row: WorkerRow) -> dict[str, str]:
+    """Frameworks and capabilities with their versions."""
     return _frameworks_decoder.decode(row.frameworks)
+
+
+def read_home_id(connection: Connection) -> str:
+    """The id that this home got when it was made."""
+    return str(connection.execute(select(home.c.value).where(home.c.key == "id")).scalar_one())

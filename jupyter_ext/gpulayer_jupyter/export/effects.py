@@ -20,12 +20,12 @@ PURE_METHODS = frozenset(
     "join joinpath lower lstrip max mean median memory_usage min named_parameters nelement notna nunique numel parameters plot "
     "prod quantile repeat replace_all resolve rsplit rstrip shape size sample_count split splitlines startswith state_dict std strip sum tail "
     "title to_csv to_dict to_html to_json to_markdown to_numpy to_parquet to_string tolist union unique upper value_counts var zfill"
-    " read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob".split()
+    " read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob".split()  # noqa: SIM905
 )
 """Methods that leave their object as it is, in the libraries that notebooks use; every other one may change it."""
 
 VIEW_METHODS = frozenset(
-    "cpu detach expand flatten get items keys narrow numpy permute ravel reshape squeeze transpose unsqueeze values view".split()
+    "cpu detach expand flatten get items keys narrow numpy permute ravel reshape squeeze transpose unsqueeze values view".split()  # noqa: SIM905
 )
 """Methods that change nothing themselves and may hand out a piece of their object."""
 

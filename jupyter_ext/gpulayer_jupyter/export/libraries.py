@@ -10,21 +10,23 @@ import sys
 PURE_BUILTINS = frozenset(
     "abs all any ascii bin bool bytes callable chr complex dict dir divmod float format frozenset getattr hasattr hash help hex id int "
     "isinstance issubclass len max min oct ord pow print range repr reversed round set slice sorted str sum tuple list enumerate zip type "
-    "vars super object property display".split()
+    "vars super object property display".split()  # noqa: SIM905
 )
-_USE_UP = frozenset("all any dict frozenset list max min set sorted sum tuple enumerate zip".split())
+_USE_UP = frozenset("all any dict frozenset list max min set sorted sum tuple enumerate zip".split())  # noqa: SIM905
 """They leave a list as it is, but use up an iterator."""
 
-ATOM_MAKERS = frozenset("abs bool chr complex float hash hex id int len ord repr round str".split())
+ATOM_MAKERS = frozenset("abs bool chr complex float hash hex id int len ord repr round str".split())  # noqa: SIM905
 
 _PURE_PREFIXES = (
     "math.", "statistics.", "json.dumps", "copy.", "operator.", "matplotlib.", "seaborn.", "plotly.", "pandas.", "sklearn.", "polars.",
     "collections.", "functools.", "pathlib.", "os.path.", "dataclasses.", "typing.", "torch.", "numpy.",
 )  # fmt: skip
-_NUMPY_CHANGES = frozenset("numpy." + name for name in "copyto fill_diagonal place put putmask put_along_axis".split())
-_QUIET = frozenset("matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins".split())
+_NUMPY_CHANGES = frozenset("numpy." + name for name in "copyto fill_diagonal place put putmask put_along_axis".split())  # noqa: SIM905
+_QUIET = frozenset("matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins".split())  # noqa: SIM905
 _SETTINGS = ("set", "use", "rc", "style", "environ", "putenv", "unsetenv", "register", "enable", "disable")
-_SEEDS = frozenset("seed manual_seed manual_seed_all seed_all seed_everything set_seed set_random_seed set_rng_state setstate set_state".split())
+_SEEDS = frozenset(
+    "seed manual_seed manual_seed_all seed_all seed_everything set_seed set_random_seed set_rng_state setstate set_state".split()  # noqa: SIM905
+)
 _AMBIENT = ("os.environ", "os.putenv", "os.unsetenv", "sys.path", "warnings.", "locale.setlocale", "logging.", "multiprocessing.set_")
 RANDOM_FAMILIES = frozenset({"random", "numpy", "torch"})
 
@@ -32,7 +34,7 @@ RANDOM_FAMILIES = frozenset({"random", "numpy", "torch"})
 def leaves_arguments(callee: str) -> bool:
     """Whether a library function is known to leave what it is given as it is."""
     last = callee.rpartition(".")[2]
-    if callee.startswith("numpy.random.") or callee in _NUMPY_CHANGES or callee.startswith("torch.nn.utils.prune"):
+    if callee.startswith(("numpy.random.", "torch.nn.utils.prune")) or callee in _NUMPY_CHANGES:
         return False
     if callee.startswith("torch.") and (last.endswith("_") or callee.startswith("torch.autograd")):
         return False
@@ -56,6 +58,7 @@ def changes_surroundings(use: str) -> bool:
 
 
 def is_seeding(call: str) -> bool:
+    """Whether a call sets the state that random numbers come from."""
     return call.rpartition(".")[2] in _SEEDS
 
 

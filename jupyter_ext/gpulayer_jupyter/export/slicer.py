@@ -18,7 +18,7 @@ from gpulayer_jupyter.export.effects import Effects, Use, effects_of
 from gpulayer_jupyter.export.pieces import Piece
 
 MODULE_NAMES = frozenset({"__name__", "__file__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__", "__annotations__"})
-_IPYTHON_BUILTINS = frozenset({"get_ipython", "exit", "quit"})
+_IPYTHON_BUILTINS = frozenset({"get_ipython"})
 
 Kind = Literal["module", "imported", "def", "class", "value"]
 
@@ -76,15 +76,23 @@ class _Value:
     atom: bool = False  # a number, text or the like: nothing can change it in place
 
 
-def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names: Callable[[str], Iterable[str]] = lambda module: ()) -> Slice:
+def no_star_names(module: str) -> Iterable[str]:  # noqa: ARG001 - the answer of somebody who knows no modules
+    """Nothing is known of what `from module import *` binds."""
+    return ()
+
+
+def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names: Callable[[str], Iterable[str]] = no_star_names) -> Slice:
     """Find what of `history` the statements of `cell` need.
 
     Args:
+        history: the statements that ran, in order.
+        cell: the statements to run after them.
         star_names: the names that `from module import *` binds.
     """
     flow = _Flow(star_names)
     for index, piece in enumerate((*history, *cell)):
         flow.add(index, piece.node)
+        flow.steps[index].ambient |= piece.always
     wanted = list(range(len(history), len(history) + len(cell)))
     wanted += [index for index, step in enumerate(flow.steps[: len(history)]) if step.ambient]
     needed: set[int] = set()
@@ -112,7 +120,6 @@ class _Flow:
         self.steps: list[Step] = []
         self._random: dict[str, list[int]] = {}  # family → statements since it was seeded; absent: never seeded
         self._star_names = star_names
-        self._next_object = 0
 
     def add(self, index: int, node: ast.stmt) -> None:
         step = Step(effects_of(node))
@@ -192,7 +199,7 @@ class _Flow:
         if value is None or value.atom or use.how == "read":
             return False
         if use.how == "changed":
-            return value.kind not in ("module", "def", "class", "imported") or bool(use.path) or value.kind == "imported"
+            return value.kind in ("value", "imported") or bool(use.path)
         if use.how == "argument":
             if value.kind in ("module", "def", "class"):
                 return False
@@ -249,7 +256,7 @@ class _Flow:
                 later |= value.later
                 families |= value.families
         if step.effects.binds or step.effects.may_bind:
-            together.add(self._new_object(index))
+            together.add(index)
         for name in list(self.values):
             value = self.values[name]
             if name in changed or (touched & value.objects and not value.atom):
@@ -262,10 +269,7 @@ class _Flow:
                     value.families |= families
         for name in changed - self.values.keys():
             step.changes.add(name)
-            self.values[name] = _Value(defs=[index], objects={self._new_object(index)})
-
-    def _new_object(self, index: int) -> int:
-        return index
+            self.values[name] = _Value(defs=[index], objects={index})
 
     # ---- what is bound
 
@@ -277,7 +281,7 @@ class _Flow:
                 effects.origins[name] = f"{module}.{name}"
         later = frozenset(use for use in effects.uses if use.later)
         later_binds = frozenset(effects.later_binds)
-        objects = {self._new_object(index)}
+        objects = {index}
         families: frozenset[str] = frozenset()
         for use in effects.uses if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else (*at_once, *calls):
             value = self.values.get(use.name)
@@ -295,14 +299,12 @@ class _Flow:
                 objects |= value.objects
         atoms = self._atoms(node)
         for name in effects.binds | effects.may_bind:
-            made = _Value(
-                defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, atom=name in atoms
-            )
+            made = _Value(defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, atom=name in atoms)
             if name in effects.origins:
                 made.kind = "module" if name in effects.modules else "imported"
                 made.origin = effects.origins[name]
                 made.later = frozenset()
-                made.objects = set() if made.kind == "module" else {self._new_object(index)}
+                made.objects = set() if made.kind == "module" else {index}
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 made.kind = "def"
             elif isinstance(node, ast.ClassDef):

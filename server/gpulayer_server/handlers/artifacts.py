@@ -42,7 +42,7 @@ class ArtifactHandler(GPUlayerHandler):
     _refusal: GPUlayerError | None = None
     _received_bytes = 0
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler narrows it
         await super().prepare()
         self._piece = bytearray()
         if self.request.method != "PUT":
@@ -106,7 +106,7 @@ class ArtifactHandler(GPUlayerHandler):
         await self.finish(set_content_type=_BYTES)
 
     def _path(self, sha256: str) -> Path:
-        path = self.host.control_plane.artifact_path(_digest(sha256))
+        path: Path | None = self.host.control_plane.artifact_path(_digest(sha256))
         if path is None:
             raise UnknownArtifact("There is no such artifact here.", asked=sha256)
         return path

@@ -29,7 +29,10 @@ class CallHandler(GPUlayerHandler):
     """Answers calls with the control plane."""
 
     _waiting: asyncio.Task[Message] | None = None
-    _is_client_gone = False
+
+    def initialize(self) -> None:
+        super().initialize()
+        self._client_gone = asyncio.Event()
 
     async def answer(self, call: Call, path: dict[str, str]) -> None:
         """Parse, let the control plane answer, encode."""
@@ -44,14 +47,15 @@ class CallHandler(GPUlayerHandler):
 
     async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
         """What answers the call; a handler whose call needs something of this server besides overrides it."""
-        return await self.host.control_plane.handle(call, request, caller)
+        response: Message = await self.host.control_plane.handle(call, request, caller)
+        return response
 
     async def _wait(self, call: Call, request: Message) -> Message | None:
         held_calls = self.host.held_calls
         if held_calls.ending:
             raise Interrupted("The Jupyter server is stopping.")
         with held_calls.count(self.caller):
-            if self._is_client_gone:
+            if self._client_gone.is_set():
                 return None
             self._waiting = held_calls.start(self.handle(call, request, self.caller))
             try:
@@ -60,13 +64,13 @@ class CallHandler(GPUlayerHandler):
                 if not self._waiting.cancelled():
                     self._waiting.cancel()
                     raise
-                if self._is_client_gone:
+                if self._client_gone.is_set():
                     return None
                 raise Interrupted("The Jupyter server is stopping.", fix="Jobs go on; ask again once it is back.") from None
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        self._is_client_gone = True
+        self._client_gone.set()
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -133,5 +137,4 @@ def serve(name: str) -> Verb:
 
 def served_calls(handler: type[Any]) -> tuple[Call, ...]:
     """The rows that a handler answers."""
-    verbs = (getattr(handler, verb, None) for verb in ("get", "post"))
-    return tuple(verb.call for verb in verbs if hasattr(verb, "call"))
+    return tuple(verb.call for verb in (handler.get, handler.post) if hasattr(verb, "call"))

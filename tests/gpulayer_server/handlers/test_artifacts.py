@@ -5,10 +5,11 @@ import hashlib
 import json
 import os
 
-from conftest import Hosted
+import psutil
+from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES
+from support.hosted import Hosted
 
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge, UnknownArtifact, decode_error
-from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES
 
 PART = 3 * 1024 * 1024 + 17
 
@@ -91,12 +92,11 @@ async def test_a_reader_that_leaves_keeps_nothing_open(hosted: Hosted) -> None:
     data = os.urandom(20 * 1024 * 1024)
     assert (await put(hosted, data, 0, data)).code == 200
     reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
-    writer.write(
-        f"GET {hosted.base_url}{where(data)} HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\nAuthorization: Bearer {hosted.client_token}\r\n\r\n".encode()
-    )
+    request = f"GET {hosted.base_url}{where(data)} HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\n"
+    writer.write(f"{request}Authorization: Bearer {hosted.client_token}\r\n\r\n".encode())
     await reader.readexactly(100_000)
     writer.transport.abort()
     path = hosted.host.control_plane.artifact_path(where(data)[-64:])
     async with asyncio.timeout(5):
-        while str(path) in [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]:
+        while str(path) in [file.path for file in psutil.Process().open_files()]:
             await asyncio.sleep(0.01)

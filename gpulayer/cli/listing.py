@@ -1,0 +1,53 @@
+"""How listings are printed: a table for people, one JSON object a line for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+PIPE_WIDTH = 500
+"""A table that goes into a pipe is not folded to a terminal's width."""
+
+
+def print_listing(records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str) -> None:
+    """Print the records: as JSON whole, as a table the columns named; a missing or None field is an empty cell."""
+    if as_json:
+        for record in records:
+            print(json.dumps(record))
+        return
+    rows = [[_cell(record.get(column)) for column in columns] for record in records]
+    if not rows:
+        print(empty)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        # Text, not markup: names and reasons are other people's words.
+        table.add_row(*(Text(cell) for cell in row))
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False).print(table)
+
+
+def age(since: float | None, until: float | None = None) -> str:
+    """How long ago, or how long, in two digits or so: "8 s", "12 min", "3 h", "2 d"."""
+    if since is None:
+        return ""
+    seconds = max(0.0, (until if until is not None else time.time()) - since)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    # Control characters in a stored name must not steer somebody's terminal.
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))

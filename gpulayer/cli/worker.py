@@ -1,0 +1,167 @@
+"""`gpulayer worker start`: the process of a worker on this machine."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from gpulayer import settings
+from gpulayer.cli.secrets import read_token, token_options
+from gpulayer.client.transport import Transport
+from gpulayer.errors import GPUlayerError, InvalidSpec, ServerUnreachable, SeveralServers
+
+STOP_SECONDS = 30.0
+"""How long a graceful end may take before the process goes anyway; ranks get their grace of 10 s in it."""
+
+
+@click.group()
+def worker() -> None:
+    """Workers: what offers this machine's devices."""
+
+
+@worker.command("start")
+@click.option("--server", metavar="URL", help="The server to join; without it, the one that this home's files name.")
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), help="Whose server to join; without a server, the home itself is opened."
+)
+@token_options
+@click.option("--name", help="Shown in lists; without it, the host's name.")
+@click.option("--cpu-devices", type=click.IntRange(min=0), help="How many cpu devices it offers; without it, its cores.")
+@click.option("--simulate-devices", metavar="KIND:N", help="Pretend devices, for scheduling tests: cuda:4.")
+@click.option("--address", help="Where other workers reach this one; without it, the address it reaches the server from.")
+@click.option("--work-dir", type=click.Path(file_okay=False, path_type=Path), help="For caches and workspaces.")
+@click.option("--local", is_flag=True, hidden=True, help="Set by the server that starts it.")
+def start(
+    server: str | None,
+    home: Path | None,
+    token_stdin: bool,
+    token_file: str | None,
+    name: str | None,
+    cpu_devices: int | None,
+    simulate_devices: str | None,
+    address: str | None,
+    work_dir: Path | None,
+    local: bool,
+) -> int:
+    """Offer this machine's devices until SIGTERM or Ctrl-C.
+
+    A second machine needs the server's address and a token (`gpulayer token create --join`). On the server's own machine
+    neither is needed: the home's files say where it is.
+    """
+    from gpulayer.worker.agent import Agent, WorkerConfig
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
+    transport, rediscover, close = _find_control_plane(server, home, read_token(token_stdin, token_file))
+    config = WorkerConfig(
+        name=name or socket.gethostname().partition(".")[0],
+        work_dir=(work_dir or settings.work_dir()).expanduser().resolve(),
+        cpu_devices=cpu_devices,
+        simulate=simulate_devices,
+        python=sys.executable,
+        address=address,
+        local=local,
+    )
+    print(f"gpulayer: worker {config.name!r} joins the {transport.description}", file=sys.stderr, flush=True)
+    try:
+        return _run(Agent(transport, config, rediscover=rediscover))
+    finally:
+        transport.close()
+        close()
+
+
+def _run(agent: Any) -> int:
+    """Run the agent in a thread, so that a signal is handled here at once and takes no lock that the agent holds."""
+    failures: list[BaseException] = []
+    ended = threading.Event()
+    ended_or_asked = threading.Event()
+
+    def work() -> None:
+        try:
+            agent.run()
+        except BaseException as error:  # noqa: BLE001 - top of a thread: raised again below, in the thread that waits
+            failures.append(error)
+        finally:
+            ended.set()
+            ended_or_asked.set()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        # A second signal takes its default effect: the keeper ends the jobs when this process is gone.
+        signal.signal(number, signal.SIG_DFL)
+        threading.Thread(target=agent.stop, name="gpulayer-stop", daemon=True).start()
+        ended_or_asked.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    threading.Thread(target=work, name="gpulayer-agent", daemon=True).start()
+    ended_or_asked.wait()
+    if not ended.wait(STOP_SECONDS):
+        logging.getLogger(__name__).warning("The worker did not end within %s s and is ended.", STOP_SECONDS)
+        return 1
+    if failures:
+        raise failures[0]
+    return 0
+
+
+def _find_control_plane(
+    server: str | None, home: Path | None, token: str | None
+) -> tuple[Transport, Callable[[], Transport | None] | None, Callable[[], None]]:
+    """The way to the control plane, how to find it again after a restart, and what to close at the end."""
+    from gpulayer.client.discovery import live_servers
+    from gpulayer.client.http_transport import HttpTransport
+
+    where = (home or settings.home()).expanduser().resolve()
+    if server is not None:
+        if token is None:
+            raise InvalidSpec(
+                "Joining a server needs a token.", asked=server, fix="On the server: gpulayer token create --join; here: --token-stdin."
+            )
+        transport: Transport = HttpTransport(server, token)
+        return transport, _rediscover(transport, where), _nothing
+    servers = live_servers(where)
+    if len(servers) > 1:
+        raise SeveralServers(
+            f"{len(servers)} Jupyter servers of this home run, and none was named.",
+            found=", ".join(live.file.root for live in servers),
+            fix="Name one with --server URL.",
+        )
+    if servers:
+        transport = servers[0].transport(token=token, how=f"of the home {where}")
+        return transport, _rediscover(transport, where), _nothing
+    if home is None:
+        raise ServerUnreachable(
+            "No server to join.",
+            found=f"none of the home {where} runs",
+            fix="Start JupyterLab first, name one with --server URL, or open the home itself with --home DIR.",
+        )
+    from gpulayer.embedded import EmbeddedControlPlane
+
+    control_plane = EmbeddedControlPlane.open(where)
+    return control_plane.worker_transport(), None, control_plane.close
+
+
+def _rediscover(first: Transport, home: Path) -> Callable[[], Transport | None]:
+    """The home's server after a restart, met with the worker's own token: that outlives the server."""
+    from gpulayer.client.discovery import rediscover_server
+
+    def find() -> Transport | None:
+        try:
+            return rediscover_server(home, token=first.token)
+        except GPUlayerError as error:
+            logging.getLogger(__name__).warning("The next server could not be found: %s", error)
+            return None
+
+    return find
+
+
+def _nothing() -> None:
+    """There is nothing to close beside the transport."""

@@ -1,0 +1,184 @@
+"""The calls of clients and operators: submit, wait, read, cancel, list, and starting workers on the host's machine.
+
+Each is one transaction or one held question; what it does to the store lies in the modules by noun beside this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from gpulayer._version import __version__
+from gpulayer.control import endings, registration, statuses, submitting
+from gpulayer.control.local_workers import LOCAL_START_SECONDS
+from gpulayer.control.open_home import OpenHome
+from gpulayer.control.placing import place_queue
+from gpulayer.control.store import changes, jobs, logs, workers
+from gpulayer.errors import Conflict, UnknownArtifact, Unsupported
+from gpulayer.protocol import (
+    PROTOCOL_VERSION,
+    Digest,
+    Done,
+    EventPage,
+    Health,
+    InputFile,
+    JobId,
+    JobList,
+    JobStatus,
+    LogPage,
+    StartLocalWorkers,
+    WorkerId,
+    WorkerList,
+)
+from gpulayer.spec import AnyJob
+from gpulayer.states import JobState
+
+LIST_LIMIT = 500
+EVENT_LIMIT = 5000
+
+
+class ClientCalls(OpenHome):
+    """What clients ask of an open home."""
+
+    async def submit(
+        self,
+        *,
+        spec: AnyJob,
+        idempotency_key: str,
+        user: str,
+        source: Digest | None = None,
+        inputs: Mapping[str, InputFile] | None = None,
+    ) -> JobStatus:
+        """Accept a job and place it if it fits (see `submitting.submit_job`).
+
+        Raises:
+            UnknownArtifact: its source or an input was not uploaded.
+        """
+        now = self._clock.now()
+        needed = ([source] if source is not None else []) + [file.sha256 for file in (inputs or {}).values()]
+        for digest in needed:
+            if self.artifact_path(digest) is None:
+                raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {digest}", fix="Upload it first.")
+
+        def change(c: Connection) -> JobStatus:
+            job_id = submitting.submit_job(
+                c, now, spec=spec, owner=user, idempotency_key=idempotency_key, source=source, inputs=dict(inputs or {})
+            )
+            return statuses.job_status(c, now, job_id)
+
+        return await self._database.write(change)
+
+    async def wait_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
+        """A job's record, held until it is terminal or, with `after_revision`, newer than that."""
+
+        async def check() -> tuple[JobStatus, bool]:
+            status = await self._database.read(lambda c: statuses.job_status(c, self._clock.now(), job_id))
+            return status, status.state.is_terminal or (after_revision is not None and status.revision > after_revision)
+
+        return await self.waiters.hold([jobs.job_topic(job_id)], wait=wait, check=check)
+
+    async def list_jobs(self, *, state: JobState | None = None, limit: int = 50, before: str | None = None) -> JobList:
+        """A page of jobs, newest first."""
+        count = min(max(limit, 1), LIST_LIMIT)
+        sequence = int(before) if before is not None and before.isdecimal() else None
+
+        def question(c: Connection) -> JobList:
+            rows = jobs.newest_jobs(c, state=state, limit=count + 1, before=sequence)
+            page = rows[:count]
+            following = str(page[-1].sequence) if len(rows) > count else None
+            return JobList(jobs=tuple(statuses.job_statuses(c, self._clock.now(), page)), next=following)
+
+        return await self._database.read(question)
+
+    async def cancel(self, *, job_id: JobId, force: bool = False) -> JobStatus:
+        """Ask a job to stop. Asked again, or of a job that has ended, it changes nothing."""
+        now = self._clock.now()
+
+        def change(c: Connection) -> JobStatus:
+            endings.cancel_job(c, now, jobs.job_row(c, job_id), force=force)
+            place_queue(c, now)
+            return statuses.job_status(c, now, job_id)
+
+        return await self._database.write(change)
+
+    async def read_logs(
+        self, *, job_id: JobId, rank: int | None = None, after: int = 0, limit_bytes: int = 1024 * 1024, wait: float = 0.0
+    ) -> LogPage:
+        """Output behind a cursor, held while there is none and more may come."""
+
+        async def check() -> tuple[LogPage, bool]:
+            page = await self._database.read(lambda c: logs.read_page(c, job_id, rank=rank, after=after, limit_bytes=limit_bytes))
+            return page, bool(page.chunks) or page.complete
+
+        return await self.waiters.hold([logs.logs_topic(job_id)], wait=wait, check=check)
+
+    async def read_events(self, *, after: int = 0, wait: float = 0.0, limit: int = 1000) -> EventPage:
+        """Changes behind a cursor, held while there are none."""
+
+        async def check() -> tuple[EventPage, bool]:
+            events = await self._database.read(lambda c: changes.read_after(c, after, limit=min(max(limit, 1), EVENT_LIMIT)))
+            return EventPage(events=events, next=events[-1].id if events else after), bool(events)
+
+        return await self.waiters.hold([], wait=wait, check=check)
+
+    async def list_workers(self, *, include_gone: bool = False) -> WorkerList:
+        return await self._database.read(lambda c: statuses.worker_list(c, self._clock.now(), include_gone=include_gone))
+
+    async def drain_worker(self, *, worker_id: WorkerId) -> Done:
+        """Give a worker nothing more; what it holds goes on."""
+        await self._database.write(lambda c: registration.drain_worker(c, worker_id))
+        return Done()
+
+    async def start_local_workers(self, *, request: StartLocalWorkers, user: str) -> WorkerList:
+        """Have the host start workers, and answer with them once they have registered.
+
+        Raises:
+            Unsupported: this host starts none.
+            Conflict: not all of them registered in time.
+        """
+        if self._local_workers is None:
+            raise Unsupported(
+                "This control plane starts no workers by itself.",
+                asked=f"{request.count} local workers",
+                fix="Start them with `gpulayer worker start`.",
+            )
+        async with self._starting_local:  # one after the other, so that each call counts its own workers
+            before = {(status.worker_id, status.registered_at) for status in (await self.list_workers(include_gone=True)).workers}
+
+            async def check() -> tuple[WorkerList, bool]:
+                listed = (await self.list_workers()).workers
+                started = tuple(status for status in listed if (status.worker_id, status.registered_at) not in before)
+                return WorkerList(workers=started), len(started) >= request.count
+
+            join_tokens = [(await self.create_join_token(user=user)).token for _ in range(request.count)]
+            await self._local_workers.start(request, home=self.home, join_tokens=join_tokens)
+            deadline = asyncio.get_running_loop().time() + LOCAL_START_SECONDS
+            while True:
+                left = deadline - asyncio.get_running_loop().time()
+                started = await self.waiters.hold([workers.WORKERS_TOPIC], wait=left, check=check)
+                if len(started.workers) >= request.count:
+                    return started
+                if left <= 0:
+                    raise Conflict(
+                        "Not all local workers registered in time.",
+                        asked=f"{request.count} workers within {LOCAL_START_SECONDS:.0f} s",
+                        found=f"{len(started.workers)}",
+                        fix="Start one by hand to see what keeps it: `gpulayer worker start`.",
+                    )
+
+    async def health(self) -> Health:
+        """Version, protocol and counts."""
+
+        def question(c: Connection) -> Health:
+            listed = statuses.worker_list(c, self._clock.now()).workers
+            return Health(
+                protocol=PROTOCOL_VERSION,
+                version=__version__,
+                home_id=workers.read_home_id(c),
+                workers_alive=len(listed),
+                jobs_unfinished=jobs.count_unfinished(c),
+            )
+
+        return await self._database.read(question)

@@ -1,0 +1,133 @@
+"""The control plane: an open home that answers every call of `calls.CALLS` and watches its workers' leases.
+
+Nothing is decided here or in the asyncio loop: calls become transactions in `client_calls` and `worker_calls`, whose rules
+lie by noun in `submitting`, `assignments`, `endings`, `registration`, `placing` and `statuses`. Hosted by the Jupyter server's
+loop, or by the loop of an embedded control plane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpulayer.calls import Call, Role
+from gpulayer.control import registration
+from gpulayer.control.client_calls import ClientCalls
+from gpulayer.control.clock import Clock, SystemClock
+from gpulayer.control.leases import LEASE_CHECK_SECONDS
+from gpulayer.control.local_workers import LocalWorkers
+from gpulayer.control.store.schema import prepare_home
+from gpulayer.control.tokens import Caller
+from gpulayer.control.worker_calls import WorkerCalls
+from gpulayer.errors import NotAuthorized
+from gpulayer.protocol import Message
+
+_log = logging.getLogger(__name__)
+
+# Calls whose method is named for what it does here; every other call and its method share a name.
+_METHODS = {
+    "submit_job": "submit",
+    "get_job": "wait_job",
+    "cancel_job": "cancel",
+    "read_rendezvous": "wait_rendezvous",
+    "get_health": "health",
+}
+_WITH_CALLER = {
+    "submit_job": lambda request, caller: {**_fields(request), "user": caller.user},
+    "create_join_token": lambda request, caller: {**_fields(request), "user": caller.user},
+    "start_local_workers": lambda request, caller: {"request": request, "user": caller.user},
+    "register_worker": lambda request, caller: {"request": request, "caller": caller},
+}
+
+
+class ControlPlane(ClientCalls, WorkerCalls):
+    """One open home. Made by `open`; every method runs in the loop that opened it."""
+
+    _monitor: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        home: Path,
+        *,
+        clock: Clock | None = None,
+        judge_silent_only: bool = False,
+        local_workers: LocalWorkers | None = None,
+    ) -> ControlPlane:
+        """Open a home, making it (0700) and its database if needed, and begin to watch leases and others' changes.
+
+        Args:
+            home: may be open in other processes too.
+            clock: of tests.
+            judge_silent_only: call only those workers lost that were silent for the orphan limit.
+            local_workers: how this host starts workers; None where it does not.
+        """
+        database_path = await asyncio.to_thread(prepare_home, home)
+        plane = cls(home, database_path, clock=clock or SystemClock(), judge_silent_only=judge_silent_only, local_workers=local_workers)
+        await plane._database.ready()
+        plane._monitor = asyncio.create_task(plane._watch_leases(), name="gpulayer-leases")
+        return plane
+
+    async def close(self) -> None:
+        """End every held call with `Interrupted`, commit what is queued, and close the database; what was accepted stays."""
+        if self._monitor is not None:
+            self._monitor.cancel()
+            await asyncio.gather(self._monitor, return_exceptions=True)
+        self.waiters.close()
+        await self._database.close()
+        await asyncio.to_thread(self._artifact_threads.shutdown)
+
+    async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
+        """Answer one call: the way in for every transport.
+
+        Raises:
+            NotAuthorized: the caller's role may not make this call, or speaks for another worker.
+            GPUlayerError: what the call's own method raises.
+        """
+        if not caller.trusted:
+            _check_caller(call, request, caller)
+        arguments = _WITH_CALLER[call.name](request, caller) if call.name in _WITH_CALLER else _fields(request)
+        answer: Message = await getattr(self, _METHODS.get(call.name, call.name))(**arguments)
+        return answer
+
+    async def check_leases(self) -> None:
+        """Compare the leases with the store once, and take their work from workers that are lost."""
+        leases = await self._database.read(registration.read_leases)
+        for lease in self._leases.lost(leases):
+            _log.warning("Worker %s is lost: not heard for its lease.", lease.worker_id)
+            now = self._clock.now()
+            await self._database.write(lambda c, lease=lease, now=now: registration.lose_worker(c, now, lease))  # type: ignore[misc]
+
+    async def _watch_leases(self) -> None:
+        with self.waiters.watch(_LEASES_TOPIC) as watch:
+            while True:
+                await watch.changed(LEASE_CHECK_SECONDS)
+                try:
+                    await self.check_leases()
+                except SQLAlchemyError:
+                    # A full disk or a held lock passes; a monitor that ended would leave jobs running for ever.
+                    _log.exception("The leases could not be checked; they are checked again.")
+
+
+_LEASES_TOPIC = "leases"
+"""Nothing signals it: the watch is a wait that ends with the control plane."""
+
+
+def _fields(request: Message) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in request.__struct_fields__}
+
+
+def _check_caller(call: Call, request: Message, caller: Caller) -> None:
+    if caller.role not in call.roles:
+        raise NotAuthorized(
+            "This credential may not make this call.",
+            asked=f"{call.name} with a {caller.role} token",
+            fix=f"It takes a {' or '.join(sorted(call.roles))} token.",
+        )
+    worker_id = getattr(request, "worker_id", None)
+    if caller.role is Role.WORKER and worker_id is not None and worker_id != caller.worker_id:
+        raise NotAuthorized("This token speaks for another worker.", asked=f"worker {worker_id}")

@@ -1,0 +1,110 @@
+"""Rows as the messages that clients see: what a job and a worker look like from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from gpulayer.control.placing import read_view, waiting_reason
+from gpulayer.control.scheduler.view import View
+from gpulayer.control.store import attempts, jobs, workers
+from gpulayer.control.store.attempts import AttemptRow
+from gpulayer.control.store.jobs import JobRow
+from gpulayer.control.store.workers import WorkerRow
+from gpulayer.protocol import JobId, JobStatus, TaskStatus, WorkerList, WorkerStatus
+from gpulayer.states import AttemptState, JobState
+
+
+def job_status(connection: Connection, now: float, job_id: JobId) -> JobStatus:
+    """One job's record.
+
+    Raises:
+        UnknownJob: there is none with this id.
+    """
+    return job_statuses(connection, now, [jobs.job_row(connection, job_id)])[0]
+
+
+def job_statuses(connection: Connection, now: float, rows: Iterable[JobRow]) -> list[JobStatus]:
+    """The records of these jobs."""
+    names: dict[str, WorkerRow] = {}
+    view: View | None = None
+    found: list[JobStatus] = []
+    for row in rows:
+        tasks = attempts.newest_attempts(connection, row.id)
+        for task in tasks:
+            if task.worker_id not in names:
+                names[task.worker_id] = workers.worker_row(connection, task.worker_id)
+        waiting_for = None
+        if row.state == JobState.QUEUED.value:
+            if any(task.attempt == row.attempt for task in tasks):
+                waiting_for = _starting(tasks, names)
+            else:
+                view = view or read_view(connection, now)
+                waiting_for = waiting_reason(view, row)
+        found.append(
+            JobStatus(
+                job_id=row.id,
+                name=row.name,
+                owner=row.owner,
+                spec=jobs.spec_of(row),
+                state=JobState(row.state),
+                revision=row.revision,
+                attempt=row.attempt,
+                accelerator=row.accelerator,
+                created_at=row.created_at,
+                started_at=row.started_at,
+                ended_at=row.ended_at,
+                waiting_for=waiting_for,
+                cancel_requested=row.stop is not None,
+                failure=jobs.failure_of(row),
+                tasks=tuple(_task_status(task, names[task.worker_id]) for task in tasks),
+            )
+        )
+    return found
+
+
+def worker_list(connection: Connection, now: float, *, include_gone: bool = False) -> WorkerList:
+    """Workers in the order of their registration."""
+    held = attempts.held_devices(connection)
+    statuses = [_worker_status(row, held.get(row.id, {}), now) for row in workers.all_workers(connection, include_gone=include_gone)]
+    return WorkerList(workers=tuple(status for status in statuses if include_gone or status.state != workers.GONE))
+
+
+def _task_status(row: AttemptRow, worker: WorkerRow) -> TaskStatus:
+    return TaskStatus(
+        node=row.node,
+        state=AttemptState(row.state),
+        attempt=row.attempt,
+        worker_id=row.worker_id,
+        worker=worker.name,
+        host=worker.host,
+        devices=tuple(device.id for device in attempts.devices_of(row)),
+        ranks=attempts.ranks_of(row),
+        outputs=attempts.outputs_of(row),
+    )
+
+
+def _worker_status(row: WorkerRow, held: dict[str, JobId], now: float) -> WorkerStatus:
+    # Silent and idle, it is left out of every placement; silent and busy, its lease decides, which may be another's to judge.
+    is_away = workers.is_silent(row, now) and not held
+    state: Literal["alive", "draining", "gone"] = workers.GONE if is_away else row.state
+    return WorkerStatus(
+        worker_id=row.id,
+        name=row.name,
+        host=row.host,
+        state=state,
+        local=bool(row.local),
+        devices=workers.devices_of(row),
+        devices_held=held,
+        frameworks=workers.frameworks_of(row),
+        python=row.python,
+        version=row.version,
+        registered_at=row.registered_at,
+        last_seen_at=row.last_seen_at,
+    )
+
+
+def _starting(tasks: list[AttemptRow], names: dict[str, WorkerRow]) -> str:
+    return "starting on " + ", ".join(dict.fromkeys(names[task.worker_id].name for task in tasks))

@@ -1,0 +1,215 @@
+"""The calls of workers: register, acquire, heartbeat, and what they say about one attempt.
+
+Each is one transaction or one held question, fenced by worker, boot and attempt. The rules lie in `registration`,
+`assignments` and `endings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from gpulayer.control import assignments, endings, registration
+from gpulayer.control.clock import Clock
+from gpulayer.control.local_workers import LocalWorkers
+from gpulayer.control.open_home import OpenHome
+from gpulayer.control.store import attempts, jobs, logs
+from gpulayer.control.tokens import Caller
+from gpulayer.protocol import (
+    AttemptRef,
+    Done,
+    Failure,
+    HeartbeatReply,
+    LogChunk,
+    OutputFile,
+    RankOutcome,
+    Registered,
+    RegisterWorker,
+    Rendezvous,
+    StopOrder,
+    TaskId,
+    WorkerId,
+    WorkerOrders,
+)
+from gpulayer.settings import BUSY_LEASE_SECONDS, HEARTBEAT_SECONDS, IDLE_LEASE_SECONDS
+from gpulayer.states import AttemptState
+
+
+class WorkerCalls(OpenHome):
+    """What workers say to an open home."""
+
+    def __init__(
+        self, home: Path, database_path: Path, *, clock: Clock, judge_silent_only: bool, local_workers: LocalWorkers | None
+    ) -> None:
+        super().__init__(home, database_path, clock=clock, judge_silent_only=judge_silent_only, local_workers=local_workers)
+        self._told_to_drain: set[tuple[WorkerId, str]] = set()
+
+    async def register_worker(self, *, request: RegisterWorker, caller: Caller) -> Registered:
+        """A worker joins or comes back (see `registration.register_worker`).
+
+        Raises:
+            ProtocolMismatch: its version of the protocol and ours are more than one apart.
+        """
+        registration.check_protocol(request.protocol)
+        now = self._clock.now()
+        worker_id, token = await self._database.write(lambda c: registration.register_worker(c, now, request=request, caller=caller))
+        self._leases.heard(worker_id, request.boot)
+        return Registered(
+            worker_id=worker_id,
+            token=token,
+            idle_lease_seconds=IDLE_LEASE_SECONDS,
+            busy_lease_seconds=BUSY_LEASE_SECONDS,
+            heartbeat_seconds=HEARTBEAT_SECONDS,
+        )
+
+    async def acquire_task(
+        self,
+        *,
+        worker_id: WorkerId,
+        boot: str,
+        free: int,
+        received: Sequence[AttemptRef] = (),
+        known_orders: Sequence[StopOrder] = (),
+        wait: float = 0.0,
+    ) -> WorkerOrders:
+        """Assignments and orders, held until there is something that the worker has not confirmed.
+
+        Woken by changes that concern this worker. An assignment is repeated until a call names it as received, a stop until
+        the attempt has ended; both are answered at once while the worker has not named them. A worker that drains is told at
+        once, and then with every answer.
+
+        Raises:
+            UnknownWorker: the worker never registered.
+            AttemptLost: it was started again since.
+        """
+        now = self._clock.now()
+        asked = False
+
+        def begin(c: Connection) -> WorkerOrders:
+            late = assignments.take_received(c, now, worker_id=worker_id, boot=boot, received=received)
+            orders = assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free)
+            return WorkerOrders(assignments=orders.assignments, stops=(*orders.stops, *late), drain=orders.drain)
+
+        async def check() -> tuple[WorkerOrders, bool]:
+            nonlocal asked
+            if not asked:
+                asked = True
+                orders = await self._database.write(begin)
+                self._leases.heard(worker_id, boot)
+            else:
+                orders = await self._database.read(lambda c: assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free))
+            has_left = orders.drain and (worker_id, boot) not in self._told_to_drain
+            return orders, bool(orders.assignments) or not set(orders.stops) <= set(known_orders) or has_left
+
+        orders = await self.waiters.hold([attempts.worker_topic(worker_id)], wait=wait, check=check)
+        if orders.drain:
+            self._told_to_drain.add((worker_id, boot))
+        return orders
+
+    async def heartbeat(self, *, worker_id: WorkerId, boot: str, running: Sequence[AttemptRef] = ()) -> HeartbeatReply:
+        """Renew a busy worker's lease; the answer names those of its attempts that are over."""
+        now = self._clock.now()
+
+        def change(c: Connection) -> HeartbeatReply:
+            assignments.hear_worker(c, now, worker_id=worker_id, boot=boot)
+            return HeartbeatReply(lost=assignments.lost_of(c, worker_id=worker_id, boot=boot, running=running))
+
+        reply = await self._database.write(change)
+        self._leases.heard(worker_id, boot)
+        return reply
+
+    async def leave_worker(self, *, worker_id: WorkerId, boot: str) -> Done:
+        """A worker takes its leave: its attempts are lost at once, and its held acquire ends."""
+        now = self._clock.now()
+        await self._database.write(lambda c: registration.leave_worker(c, now, worker_id=worker_id, boot=boot))
+        return Done()
+
+    async def start_task(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str) -> Done:
+        """The attempt's process runs."""
+        now = self._clock.now()
+
+        def change(c: Connection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            endings.start_attempt(c, now, row)
+
+        await self._database.write(change)
+        return Done()
+
+    async def append_logs(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, chunks: Sequence[LogChunk]) -> Done:
+        """Store output of a live attempt; what is sent again is stored once."""
+
+        def change(c: Connection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            logs.append(c, row, chunks)
+
+        await self._database.write(change)
+        return Done()
+
+    async def publish_rendezvous(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, address: str, port: int) -> Done:
+        """Where the ranks of this attempt meet."""
+
+        def change(c: Connection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            attempts.put_rendezvous(c, row, address=address, port=port)
+
+        await self._database.write(change)
+        return Done()
+
+    async def wait_rendezvous(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, wait: float = 0.0) -> Rendezvous:
+        """Where the ranks of this attempt meet, held until it is known."""
+
+        def question(c: Connection) -> tuple[str, int] | None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            return attempts.find_rendezvous(c, row)
+
+        async def check() -> tuple[Rendezvous, bool]:
+            found = await self._database.read(question)
+            return (Rendezvous(), False) if found is None else (Rendezvous(address=found[0], port=found[1]), True)
+
+        job_id, _ = attempts.split_task_id(task_id)
+        # The job's own topic as well: the wait ends when the attempt does.
+        return await self.waiters.hold([attempts.rendezvous_topic(job_id), jobs.job_topic(job_id)], wait=wait, check=check)
+
+    async def report_failure(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, failure: Failure) -> Done:
+        """A rank failed: the first report of an attempt names the guilty rank, and its siblings are ordered to stop."""
+        now = self._clock.now()
+
+        def change(c: Connection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            assignments.report_failure(c, now, row, failure)
+
+        await self._database.write(change)
+        return Done()
+
+    async def finish_task(
+        self,
+        *,
+        task_id: TaskId,
+        attempt: int,
+        worker_id: WorkerId,
+        boot: str,
+        state: Literal["succeeded", "failed", "cancelled"],
+        ranks: Sequence[RankOutcome] = (),
+        failure: Failure | None = None,
+        outputs: Sequence[OutputFile] = (),
+    ) -> Done:
+        """How an attempt ended; said again it changes nothing (see `assignments.finish_attempt`)."""
+        now = self._clock.now()
+        await self._database.write(
+            lambda c: assignments.finish_attempt(
+                c,
+                now,
+                task_id=task_id,
+                attempt=attempt,
+                worker_id=worker_id,
+                boot=boot,
+                state=AttemptState(state),
+                ranks=ranks,
+                failure=failure,
+                outputs=outputs,
+            )
+        )
+        return Done()

@@ -1,0 +1,76 @@
+"""What a task process is given, what it reports while it runs, and what it leaves: plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from gpulayer.protocol import Device, Failure, JobId, RankOutcome, Stream, TaskId
+from gpulayer.spec import AnyJob, DistributedJob
+
+StopReason = Literal["cancel", "kill", "collateral", "timeout"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """One attempt at one node's share of a job, ready to start.
+
+    Args:
+        spec: the job.
+        task_id: this node's share.
+        attempt: which try.
+        job_id: the job's id.
+        node: this node's place, from 0.
+        nodes: how many there are.
+        devices: what this node was granted.
+        accelerator: their kind.
+        python: the interpreter that `python` means, and that ranks run under.
+        workspace: holds `source/` (the working directory), `inputs/` and `output/`.
+        env: the whole environment of the processes (`rank_environment.task_environment`).
+    """
+
+    spec: AnyJob
+    task_id: TaskId
+    attempt: int
+    job_id: JobId
+    node: int
+    nodes: int
+    devices: tuple[Device, ...]
+    accelerator: str
+    python: str
+    workspace: Path
+    env: dict[str, str]
+
+    @property
+    def local_ranks(self) -> int:
+        """How many ranks run on this node; a command is one."""
+        return len(self.devices) if isinstance(self.spec, DistributedJob) else 1
+
+
+class TaskEvents(Protocol):
+    """What a running task tells. Each method is called from a thread of the task process."""
+
+    def on_output(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        """Bytes of a stream, in order; None for what the launcher itself printed. Must not block."""
+
+    def on_started(self) -> None:
+        """The process runs."""
+
+    def on_failure(self, failure: Failure) -> None:
+        """The first rank that failed, before its siblings are stopped. May block for a second at most."""
+
+    def publish_rendezvous(self, address: str, port: int) -> None:
+        """Node 0 listens there. May block; what it raises ends the launcher."""
+
+    def read_rendezvous(self) -> tuple[str, int]:
+        """Where node 0 listens. Blocks until that is known; what it raises ends the launcher."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """How the attempt ended on this node; nothing of it is alive any more."""
+
+    state: Literal["succeeded", "failed", "cancelled"]
+    ranks: tuple[RankOutcome, ...]
+    failure: Failure | None

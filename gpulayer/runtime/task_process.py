@@ -1,0 +1,404 @@
+"""Runs one attempt of a task: starts its process through the keeper, hears its ranks, stops what must be stopped.
+
+One thread per task decides, fed by an inbox; the channel, the output reader and the keeper's reader only put things
+there. Runs in the agent. Everything that a task started is gone when its result is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gpulayer.errors import Interrupted
+from gpulayer.protocol import Failure, RankError
+from gpulayer.runtime.channel import Channel, ChannelPeer
+from gpulayer.runtime.exit_reason import MemoryKills, describe_exit
+from gpulayer.runtime.output import OutputReader
+from gpulayer.runtime.process import Keeper, ProcessExit, StartFailed, TaskProcesses
+from gpulayer.runtime.process_tree import catches_signal, ignores_signal
+from gpulayer.runtime.rank_environment import CHANNEL
+from gpulayer.runtime.task_failure import FailureReason, describe_rank_failure
+from gpulayer.runtime.task_plan import StopReason, TaskEvents, TaskPlan, TaskResult
+from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
+from gpulayer.runtime.torchrun import launcher_command
+from gpulayer.settings import COLLATERAL_GRACE_SECONDS
+from gpulayer.spec import DistributedJob
+
+__all__ = ["StopReason", "TaskEvents", "TaskPlan", "TaskProcess", "TaskResult"]
+
+_log = logging.getLogger(__name__)
+
+# How long a rank's complaint is held while another has hung up without a word; an exit status follows within milliseconds.
+_SILENT_END_SECONDS = 0.5
+# A rank's end can be reported by the launcher before the rank's own first message has been taken in.
+_UNKNOWN_END_SECONDS = 0.5
+# Node 0's launcher stays until the other nodes' ranks run: they may still be loading torch.
+_LAUNCHER_END_SECONDS = 120.0
+_RANK_MAIN = ("-m", "gpulayer.runtime.rank_main")
+
+
+class TaskProcess:
+    """One attempt; `start`, then `wait`. All methods may be called from any thread."""
+
+    def __init__(self, plan: TaskPlan, keeper: Keeper, events: TaskEvents) -> None:
+        self._plan = plan
+        self._keeper = keeper
+        self._events = events
+        self._is_distributed = isinstance(plan.spec, DistributedJob)
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._ranks = LocalRanks(plan.node * plan.local_ranks if self._is_distributed else 0, plan.local_ranks)
+        self._deadlines: dict[str, tuple[float, Callable[[], None]]] = {}
+        self._failed: list[LocalRank] = []
+        self._unknown_ends: dict[int, ProcessExit] = {}
+        self._root_pid: int | None = None
+        self._launcher: ChannelPeer | None = None
+        self._failure: Failure | None = None
+        self._stop_reason: StopReason | None = None
+        self._is_over = False
+        self._lost = False
+        self._memory_kills = MemoryKills.count()
+        self._done = threading.Event()
+        self._result: TaskResult | None = None
+        self._reader: OutputReader
+        self._channel: Channel
+        self._processes: TaskProcesses | None = None
+
+    def start(self) -> None:
+        """Start the attempt; whatever keeps it from running is in the result."""
+        threading.Thread(target=self._run, name=f"gpulayer-task-{self._plan.task_id}", daemon=True).start()
+
+    def stop(self, reason: StopReason) -> None:
+        """Have the attempt ended: `kill` at once, `collateral` after a second, the others after the job's grace."""
+        self._inbox.put(lambda: self._stop(reason))
+
+    def wait(self, timeout: float | None = None) -> TaskResult:
+        """Block until the attempt has ended and nothing of it is left.
+
+        Raises:
+            TimeoutError: it still runs.
+        """
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"task {self._plan.task_id} still runs")
+        assert self._result is not None
+        return self._result
+
+    # ---- the deciding thread
+
+    def _run(self) -> None:
+        self._reader = OutputReader(self._events.on_output)
+        self._channel = Channel(self._on_message, lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)))
+        try:
+            self._launch()
+            while not self._is_over:
+                self._handle_next()
+        except Exception as error:  # noqa: BLE001 - the top of this thread
+            # The attempt must end with a result whatever happens here, else its job would run for ever.
+            _log.exception("task %s: a fault in its supervision", self._plan.task_id)
+            self._failure = self._failure or self._describe_failure("start", f"A fault in GPUlayer: {error!r}")
+        self._end()
+        self._result = self._build_result()
+        self._done.set()
+
+    def _launch(self) -> None:
+        plan = self._plan
+        source = plan.workspace / "source"
+        env = {**plan.env, CHANNEL: self._channel.path}
+        output_rank = None if self._is_distributed else 0
+        stdout, stderr = self._reader.open_pipe(output_rank, "stdout"), self._reader.open_pipe(output_rank, "stderr")
+        try:
+            self._processes = self._keeper.open_task(
+                on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
+                on_lost=lambda: self._inbox.put(self._handle_loss),
+            )
+            self._root_pid = self._processes.start_process(self._command(), cwd=str(source), env=env, stdout=stdout, stderr=stderr)
+        except StartFailed as error:
+            self._give_up("start", f"The process could not be started: {error}.")
+            return
+        except Interrupted as error:
+            self._lost = True
+            self._give_up("lost", f"The process could not be started: {error}")
+            return
+        finally:
+            os.close(stdout)
+            os.close(stderr)
+        if not self._is_distributed:
+            for rank in self._ranks:
+                rank.pid = self._root_pid
+            self._start_clock()
+        self._events.on_started()
+
+    def _command(self) -> list[str]:
+        spec, python = self._plan.spec, self._plan.python
+        if isinstance(spec, DistributedJob):
+            return launcher_command(spec, python)
+        argv = list(spec.argv)
+        if argv[0] == "python":
+            # -P keeps modules of the working directory from standing in for ours; rank_main gives the script its own path.
+            argv[:1] = [python, "-P"] if tuple(argv[1:3]) == _RANK_MAIN else [python]
+        return argv
+
+    def _handle_next(self) -> None:
+        """Take one thing from the inbox, or do what is due."""
+        name, (due, action) = min(self._deadlines.items(), key=lambda item: item[1][0], default=("", (float("inf"), lambda: None)))
+        remaining = due - time.monotonic()
+        try:
+            handle = self._inbox.get(timeout=None if remaining == float("inf") else max(0.0, remaining))
+        except queue.Empty:
+            del self._deadlines[name]
+            action()
+        else:
+            handle()
+
+    def _set_deadline(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        self._deadlines[name] = (time.monotonic() + seconds, action)
+
+    def _finish(self) -> None:
+        self._is_over = True
+
+    # ---- what is heard (channel thread → inbox)
+
+    def _on_message(self, peer: ChannelPeer, message: dict[str, Any], files: list[int]) -> None:
+        match message["type"]:
+            case "hello":
+                rank = int(message["rank"])
+                if len(files) == 2 and self._ranks.find(rank) is not None:
+                    self._reader.add(rank, "stdout", files[0])
+                    self._reader.add(rank, "stderr", files[1])
+                else:
+                    for file in files:
+                        os.close(file)
+                self._inbox.put(lambda: self._handle_hello(peer, message))
+            case "failed":
+                self._inbox.put(lambda: self._handle_failed(peer, message))
+            case "returned":
+                self._inbox.put(lambda: self._handle_returned(peer))
+            case "launcher":
+                self._inbox.put(lambda: self._handle_launcher(peer))
+            case "exited":
+                code = int(message["code"])
+                ended = ProcessExit(pid=int(message["pid"]), exit_code=code if code >= 0 else None, signal=-code if code < 0 else None)
+                self._inbox.put(lambda: self._handle_exit(ended, from_launcher=True))
+            case "publish_rendezvous" | "read_rendezvous":
+                # These may wait for the control plane, and the channel must go on listening.
+                threading.Thread(target=self._meet, args=(peer, message), name="gpulayer-rendezvous", daemon=True).start()
+            case other:
+                _log.warning("task %s: a message of an unknown type: %s", self._plan.task_id, other)
+
+    def _meet(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
+        try:
+            if message["type"] == "publish_rendezvous":
+                self._events.publish_rendezvous(str(message["address"]), int(message["port"]))
+                peer.send({"published": True})
+            else:
+                address, port = self._events.read_rendezvous()
+                peer.send({"address": address, "port": port})
+        except Exception as error:  # noqa: BLE001 - the top of this thread; the launcher is told and fails with it
+            peer.send({"refused": f"{type(error).__name__}: {error}"})
+
+    def _handle_launcher(self, peer: ChannelPeer) -> None:
+        self._launcher = peer
+
+    def _handle_hello(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
+        rank, pid = self._ranks.find(int(message["rank"])), int(message["pid"])
+        if rank is None or rank.peer is not None or (not self._is_distributed and pid != self._root_pid):
+            return  # a process that a rank started, with the same environment
+        rank.peer, rank.pid = peer, pid
+        self._start_clock()
+        if self._is_distributed and self._ranks.all_connected and self._launcher is not None:
+            self._launcher.send({"type": "ranks_started"})
+        if (ended := self._unknown_ends.pop(pid, None)) is not None:
+            self._handle_exit(ended, from_launcher=True)
+        elif self._stop_reason is not None and self._processes is not None:
+            self._processes.signal(pid, signal.SIGKILL)  # it came up while its siblings were being stopped
+
+    def _handle_failed(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
+        rank = self._ranks.find_peer(peer)
+        if rank is not None:
+            rank.failed, rank.announced_code = True, int(message["exit_code"])
+            rank.error = msgspec.convert(message["error"], RankError) if message["error"] else None
+            self._note_failed(rank)
+        peer.send({"type": "ack"})
+
+    def _handle_returned(self, peer: ChannelPeer) -> None:
+        rank = self._ranks.find_peer(peer)
+        if rank is not None and not rank.failed:
+            rank.returned = True
+            # An exit handler that hangs is ended and doesn't turn success into failure.
+            self._set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._kill_rank(rank))
+
+    def _handle_hang_up(self, peer: ChannelPeer) -> None:
+        rank = self._ranks.find_peer(peer)
+        if rank is not None and not rank.returned and not rank.failed:
+            rank.hung_up = True
+
+    def _handle_exit(self, ended: ProcessExit, *, from_launcher: bool) -> None:
+        rank = self._ranks.find_pid(ended.pid)
+        if rank is not None:
+            if rank.exit is None:
+                rank.exit = ended
+            self._deadlines.pop(f"exit of {rank.rank}", None)
+            self._note_failed(rank)
+        elif ended.pid == self._root_pid:
+            self._handle_launcher_end(ended)
+        elif from_launcher:
+            self._unknown_ends[ended.pid] = ended
+            self._set_deadline("unknown end", _UNKNOWN_END_SECONDS, self._handle_unknown_end)
+        self._look_whether_over()
+
+    def _handle_unknown_end(self) -> None:
+        if self._unknown_ends and self._stop_reason is None:
+            ended = next(iter(self._unknown_ends.values()))
+            self._give_up("launcher", f"A rank {describe_exit(ended.exit_code, ended.signal)} before it reached its script.")
+
+    def _handle_launcher_end(self, ended: ProcessExit) -> None:
+        if self._stop_reason is None and not self._ranks.all_succeeded and self._failure is None:
+            how = describe_exit(ended.exit_code, ended.signal)
+            when = "while its ranks ran" if any(rank.pid is not None for rank in self._ranks) else "before its ranks ran"
+            self._give_up("launcher", f"The launcher (torchrun) {how} {when}.")
+        else:
+            self._finish()
+
+    def _handle_loss(self) -> None:
+        self._lost = True
+        self._give_up("lost", "The keeper of this task's processes died, and they with it.")
+
+    # ---- what is decided
+
+    def _start_clock(self) -> None:
+        limit = self._plan.spec.timeout_seconds
+        if limit is not None and "timeout" not in self._deadlines and self._stop_reason is None:
+            self._set_deadline("timeout", limit, lambda: self._stop("timeout"))
+
+    def _note_failed(self, rank: LocalRank) -> None:
+        """React to what a rank said or to its end: the first that failed is reported, its siblings are stopped."""
+        if rank.has_failed and rank not in self._failed:
+            self._failed.append(rank)
+            if self._stop_reason is not None and self._failure is not None:
+                rank.collateral = True
+        if self._stop_reason is None and self._failed:
+            self._blame(wait_for_silent=True)
+
+    def _blame(self, *, wait_for_silent: bool) -> None:
+        if self._stop_reason is not None:
+            return
+        guilty = self._ranks.choose_guilty(self._failed, wait_for_silent=wait_for_silent)
+        if guilty is None:
+            if self._failed and "silent end" not in self._deadlines:
+                self._set_deadline("silent end", _SILENT_END_SECONDS, lambda: self._blame(wait_for_silent=False))
+            return
+        self._failure = describe_rank_failure(self._plan, guilty, self._memory_kills, self._reader.last_lines(guilty.rank))
+        for rank in self._failed:
+            rank.collateral = rank is not guilty
+        self._events.on_failure(self._failure)
+        self._stop("collateral")
+
+    def _stop(self, reason: StopReason) -> None:
+        if reason == "kill" and self._stop_reason is not None:
+            self._finish()
+        if self._stop_reason is not None or self._is_over or self._ranks.all_succeeded:
+            return
+        self._stop_reason = reason
+        self._deadlines.pop("timeout", None)
+        alive = self._ranks.alive
+        if reason == "timeout":
+            limit = self._plan.spec.timeout_seconds
+            self._failure = self._describe_failure("timeout", f"The job ran longer than its timeout of {limit:g} s.")
+            self._events.on_failure(self._failure)
+        elif reason == "collateral":
+            for rank in alive:
+                rank.collateral = rank.collateral or not (rank.failed or rank.returned)
+        if reason == "kill" or not alive:
+            self._finish()
+        elif reason == "collateral":
+            self._signal_ranks(signal.SIGTERM)
+            self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+        else:
+            self._ask_to_end(alive)
+            self._set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
+
+    def _ask_to_end(self, alive: list[LocalRank]) -> None:
+        """SIGINT, which Python unwinds from; SIGTERM where the rank has a handler for it, or ignores SIGINT.
+
+        Sent to the ranks and not to what they started: a loader worker that dies first spoils an emergency checkpoint. A
+        command that isn't Python gets it as from a terminal, with its process group.
+        """
+        assert self._processes is not None
+        is_python = self._is_distributed or self._command()[0] == self._plan.python
+        for rank in alive:
+            assert rank.pid is not None
+            prefers_term = catches_signal(rank.pid, signal.SIGTERM) or ignores_signal(rank.pid, signal.SIGINT)
+            if prefers_term:
+                self._processes.signal(rank.pid, signal.SIGTERM)
+            else:
+                self._processes.signal(rank.pid, signal.SIGINT, group=not is_python)
+
+    def _end_of_grace(self) -> None:
+        self._signal_ranks(signal.SIGTERM)
+        self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+
+    def _signal_ranks(self, number: signal.Signals) -> None:
+        assert self._processes is not None
+        for rank in self._ranks.alive:
+            # One that has said how it ended is leaving, and still has to flush what it printed.
+            if rank.pid is not None and not rank.failed and not rank.returned:
+                self._processes.signal(rank.pid, number)
+
+    def _kill_rank(self, rank: LocalRank) -> None:
+        if self._processes is not None and rank.is_alive and rank.pid is not None:
+            self._processes.signal(rank.pid, signal.SIGKILL)
+
+    def _look_whether_over(self) -> None:
+        if self._stop_reason is not None:
+            if not self._ranks.alive:
+                self._finish()
+        elif self._ranks.all_succeeded:
+            if self._launcher is None:
+                self._finish()
+            elif "launcher end" not in self._deadlines:
+                self._launcher.send({"type": "end"})
+                self._set_deadline("launcher end", _LAUNCHER_END_SECONDS, self._finish)
+
+    def _give_up(self, reason: FailureReason, message: str) -> None:
+        """End the attempt for a reason that is not a rank's."""
+        if self._failure is None and self._stop_reason is None:
+            self._failure = self._describe_failure(reason, message)
+            self._events.on_failure(self._failure)
+        self._finish()
+
+    # ---- the end
+
+    def _end(self) -> None:
+        if self._processes is not None:
+            if not self._lost and not self._processes.end():
+                _log.error("task %s: a process could not be killed (uninterruptible sleep?)", self._plan.task_id)
+            self._take_last_exits()
+            self._processes.close()
+        self._reader.finish()
+        self._channel.close()
+
+    def _take_last_exits(self) -> None:
+        """The exits of what was killed at the end, collected before the keeper said that all is gone."""
+        while True:
+            try:
+                self._inbox.get_nowait()()
+            except queue.Empty:
+                return
+
+    def _build_result(self) -> TaskResult:
+        outcomes = tuple(rank.outcome() for rank in self._ranks)
+        failure = self._failure
+        if failure is not None:
+            failure = msgspec.structs.replace(failure, last_lines=self._reader.last_lines(failure.rank))
+            return TaskResult(state="failed", ranks=outcomes, failure=failure)
+        return TaskResult(state="cancelled" if self._stop_reason is not None else "succeeded", ranks=outcomes, failure=None)
+
+    def _describe_failure(self, reason: FailureReason, message: str) -> Failure:
+        return Failure(reason=reason, message=message, node=self._plan.node, last_lines=self._reader.last_lines(None))

@@ -1,0 +1,103 @@
+"""The ranks of one node as the agent knows them: what each said, how it ended, and which of them failed first.
+
+Bookkeeping only: `task_process` feeds it and acts on what it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpulayer.protocol import RankError, RankOutcome
+from gpulayer.runtime.channel import ChannelPeer
+from gpulayer.runtime.process import ProcessExit
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LocalRank:
+    """One rank of this node."""
+
+    rank: int
+    local_rank: int
+    pid: int | None = None
+    peer: ChannelPeer | None = None
+    returned: bool = False
+    """Its script ran to its end."""
+    failed: bool = False
+    """It said that its script did not."""
+    error: RankError | None = None
+    announced_code: int | None = None
+    hung_up: bool = False
+    """Its connection ended without a word. Closed first when a process dies, so this is known before its status is."""
+    exit: ProcessExit | None = None
+    collateral: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.pid is not None and self.exit is None
+
+    @property
+    def has_succeeded(self) -> bool:
+        return self.exit is not None and (self.returned or self.exit.exit_code == 0)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.failed or (self.exit is not None and not self.has_succeeded)
+
+    def outcome(self) -> RankOutcome:
+        """How it ended, for the record."""
+        return RankOutcome(
+            rank=self.rank,
+            local_rank=self.local_rank,
+            pid=self.pid,
+            exit_code=self.exit.exit_code if self.exit is not None else None,
+            signal=self.exit.signal if self.exit is not None else None,
+            returned=self.returned,
+            collateral=self.collateral,
+            error=self.error,
+        )
+
+
+class LocalRanks:
+    """All ranks of this node, by global rank."""
+
+    def __init__(self, first_rank: int, count: int) -> None:
+        self._ranks = {first_rank + local: LocalRank(rank=first_rank + local, local_rank=local) for local in range(count)}
+
+    def __iter__(self) -> Iterator[LocalRank]:
+        return iter(self._ranks.values())
+
+    def find(self, rank: int) -> LocalRank | None:
+        return self._ranks.get(rank)
+
+    def find_peer(self, peer: ChannelPeer) -> LocalRank | None:
+        return next((rank for rank in self if rank.peer is peer), None)
+
+    def find_pid(self, pid: int) -> LocalRank | None:
+        return next((rank for rank in self if rank.pid == pid), None)
+
+    @property
+    def alive(self) -> list[LocalRank]:
+        return [rank for rank in self if rank.is_alive]
+
+    @property
+    def all_connected(self) -> bool:
+        return all(rank.pid is not None for rank in self)
+
+    @property
+    def all_succeeded(self) -> bool:
+        return all(rank.has_succeeded for rank in self)
+
+    def choose_guilty(self, failed: Iterable[LocalRank], *, wait_for_silent: bool) -> LocalRank | None:
+        """The rank that failed first, or None while that can't be told.
+
+        A rank that raises because a peer is gone says so before the peer's exit status is known. So while another rank
+        has hung up without a word, its end is awaited (`wait_for_silent`).
+        """
+        candidates = list(failed)
+        ended_silently = [rank for rank in self if rank.hung_up and rank.has_failed and not rank.failed]
+        if ended_silently:
+            return ended_silently[0]
+        if wait_for_silent and any(rank.hung_up and rank.is_alive for rank in self):
+            return None
+        return candidates[0] if candidates else None

@@ -1,0 +1,48 @@
+"""How the nodes of one attempt tell each other where they meet: through the control plane, by held calls."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from gpulayer.errors import Interrupted
+from gpulayer.protocol import PublishRendezvous, ReadRendezvous, Rendezvous
+from gpulayer.settings import LONG_POLL_SECONDS
+from gpulayer.worker.server_link import ServerLink
+
+
+class Meeting:
+    """One attempt's rendezvous.
+
+    Args:
+        link: to the control plane.
+        fields: those of a `TaskMessage`.
+        give_up: ends every wait.
+    """
+
+    def __init__(self, link: ServerLink, fields: dict[str, Any], give_up: threading.Event) -> None:
+        self._link = link
+        self._fields = fields
+        self._give_up = give_up
+
+    def publish(self, address: str, port: int) -> None:
+        """Say where node 0 listens; blocks until it is stored.
+
+        Raises:
+            Interrupted: the attempt is over.
+        """
+        request = PublishRendezvous(address=address, port=port, **self._fields)
+        self._link.patiently(lambda: self._link.call("publish_rendezvous", request), self._give_up)
+
+    def read(self) -> tuple[str, int]:
+        """Where node 0 listens; blocks until it has said so.
+
+        Raises:
+            Interrupted: the attempt is over.
+        """
+        request = ReadRendezvous(wait=LONG_POLL_SECONDS, **self._fields)
+        while not self._give_up.is_set():
+            found: Rendezvous = self._link.patiently(lambda: self._link.call("read_rendezvous", request), self._give_up)
+            if found.address is not None and found.port is not None:
+                return found.address, found.port
+        raise Interrupted("The attempt ended before its nodes met.")

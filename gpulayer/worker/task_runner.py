@@ -1,0 +1,365 @@
+"""One attempt from assignment to outcome, on a thread of its own in the agent.
+
+Fetch, prepare, run, ship output, report. Processes are the runtime's matter; what is lost or to be stopped, the agent's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
+from gpulayer.protocol import (
+    AppendLogs,
+    AttemptRef,
+    Failure,
+    FinishTask,
+    LogChunk,
+    OutputFile,
+    RankOutcome,
+    ReportFailure,
+    StartTask,
+    StopOrder,
+    Stream,
+    TaskAssignment,
+    WorkerId,
+)
+from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.rank_environment import task_environment
+from gpulayer.runtime.task_process import TaskPlan, TaskProcess, TaskResult
+from gpulayer.spec import DistributedJob
+from gpulayer.worker.artifact_cache import ArtifactCache, file_digest
+from gpulayer.worker.log_sender import LogSender
+from gpulayer.worker.meeting import Meeting
+from gpulayer.worker.server_link import ServerLink
+from gpulayer.worker.slots import Slots
+from gpulayer.worker.workspace import Workspace
+
+REPORT_SECONDS = 1.0
+"""How long the report of a first failure may hold up the stopping of its siblings; the finish carries it again."""
+LEAVE_FLUSH_SECONDS = 5.0
+"""How long a worker that takes its leave goes on sending what its tasks have printed."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlace:
+    """What a task needs to know of the worker it runs on."""
+
+    worker_id: WorkerId
+    boot: str
+    name: str
+    address: str
+    python: str
+    environment: dict[str, str]
+    link: ServerLink
+    cache: ArtifactCache
+    keeper: Keeper
+    slots: Slots
+
+
+class _Stopped(Exception):
+    """An order to stop came before there was a process to be stopped."""
+
+
+class TaskRunner:
+    """Runs one assignment.
+
+    Args:
+        assignment: what to run.
+        place: where.
+        workspace: not yet created.
+        on_ended: called from the runner's thread when nothing of the attempt is left.
+    """
+
+    def __init__(self, assignment: TaskAssignment, place: TaskPlace, workspace: Workspace, on_ended: Callable[[TaskRunner], None]) -> None:
+        self.assignment = assignment
+        self.ref = AttemptRef(task_id=assignment.task_id, attempt=assignment.attempt)
+        self._place = place
+        self._workspace = workspace
+        self._on_ended = on_ended
+        self._lock = threading.Lock()
+        self._process: TaskProcess | None = None
+        self._stopped = threading.Event()  # ends preparation: stop, lose or leave
+        self._give_up = threading.Event()  # ends every wait for the control plane
+        self._finished = False
+        self._silent = False  # the outcome is nobody's business any more: lost, orphaned or leaving
+        self._announced = threading.Event()  # the control plane knows that the process runs, or it never will
+        self._announcer: threading.Thread | None = None
+        self._sender: LogSender | None = None
+        self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
+        self._meeting = Meeting(place.link, self._message_fields(), self._give_up)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; False when it has not come within `timeout` seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def stop(self, order: StopOrder) -> None:
+        """Carry out an order of the control plane; the outcome is reported as ever."""
+        self._stop_process(order.reason)
+
+    def lose(self, why: str) -> None:
+        """The attempt is over as far as the control plane is concerned: kill its processes and report nothing more."""
+        if self._finished:
+            return  # a heartbeat that was under way when the control plane heard of the end
+        if not self._silent:
+            _log.warning("attempt %d of task %s is given up: %s", self.ref.attempt, self.ref.task_id, why)
+        self._silent = True
+        self._give_up_waiting()
+        self._stop_process("kill")
+
+    def leave(self) -> None:
+        """The worker takes its leave: stop, send what was printed, and leave the outcome to the control plane."""
+        self._silent = True
+        self._stop_process("cancel")
+
+    def abandon_waits(self) -> None:
+        """Stop waiting for the control plane, whatever is still unsent."""
+        self._give_up_waiting()
+
+    # ---- what the runtime tells (gpulayer.runtime.task_process.TaskEvents)
+
+    def on_output(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        assert self._sender is not None
+        self._sender.add(rank, stream, data)
+
+    def on_started(self) -> None:
+        # On a thread of its own: the runtime's must not wait for the network.
+        self._announcer = threading.Thread(target=self._announce, name=f"gpulayer-start-{self.ref.task_id}", daemon=True)
+        self._announcer.start()
+
+    def on_failure(self, failure: Failure) -> None:
+        # Where there are siblings on other nodes they are stopped by this; on one node the finish says it soon enough.
+        if self.assignment.nodes == 1 or self._silent:
+            return
+        try:
+            request = ReportFailure(failure=self._placed(failure), **self._message_fields())
+            self._place.link.call("report_failure", request, timeout=REPORT_SECONDS)
+        except GPUlayerError as error:
+            _log.warning("the first failure could not be reported at once; the finish will: %s", error)
+
+    def publish_rendezvous(self, address: str, port: int) -> None:
+        self._meeting.publish(address, port)
+
+    def read_rendezvous(self) -> tuple[str, int]:
+        return self._meeting.read()
+
+    # ---- the runner's thread
+
+    def _run(self) -> None:
+        try:
+            result = self._run_to_result()
+            self._conclude(result)
+        except Interrupted as error:
+            _log.info("task %s: %s", self.ref.task_id, error)
+        except GPUlayerError as error:
+            self.lose(str(error))
+        except Exception as error:  # noqa: BLE001 - the top of this thread: the job is told, it must not run for ever
+            _log.exception("task %s: a fault in the worker", self.ref.task_id)
+            self._report_fault(error)
+        finally:
+            if self._sender is not None:
+                self._sender.abandon()
+            self._give_up.set()
+            self._place.slots.release(self.ref)
+            self._remove_workspace()
+            self._on_ended(self)
+
+    def _run_to_result(self) -> TaskResult:
+        """Run the task; whatever keeps it from running is its result, never silence."""
+        try:
+            self._place.slots.hold(self.assignment.devices, self.ref)
+            plan = self._prepare()
+            process = self._start_process(plan)
+        except (_Stopped, Interrupted):
+            return TaskResult(state="cancelled", ranks=(), failure=None)
+        except (GPUlayerError, OSError) as error:
+            return self._not_started(str(error))
+        result = process.wait()
+        if self._announcer is not None:
+            self._announcer.join()
+        self._announced.set()
+        return result
+
+    def _prepare(self) -> TaskPlan:
+        self._workspace.create()
+        self._sender = LogSender(
+            self._send_logs,
+            node=self.assignment.node,
+            attempt=self.assignment.attempt,
+            spool=self._workspace.path / "log-spool",
+            on_lost=lambda error: self.lose(str(error)),
+        )
+        if self.assignment.source is not None:
+            sha256 = self.assignment.source
+            self._workspace.unpack_source(self._place.link.patiently(lambda: self._place.cache.get(sha256), self._stopped))
+        for name, file in self.assignment.inputs.items():
+            sha256 = file.sha256
+            artifact = self._place.link.patiently(lambda sha256=sha256: self._place.cache.get(sha256), self._stopped)  # type: ignore[misc]
+            self._workspace.add_input(name, file, artifact)
+        return self._plan()
+
+    def _plan(self) -> TaskPlan:
+        task, spec = self.assignment, self.assignment.spec
+        environment = task_environment(
+            self._place.environment,
+            job_env=spec.env,
+            job_id=task.job_id,
+            task_id=task.task_id,
+            attempt=task.attempt,
+            node=task.node,
+            nodes=task.nodes,
+            devices=task.devices,
+            accelerator=task.accelerator,
+            workspace=self._workspace.path,
+            ranks_per_node=spec.devices if isinstance(spec, DistributedJob) else 1,
+            address=self._place.address,
+        )
+        return TaskPlan(
+            spec=spec,
+            task_id=task.task_id,
+            attempt=task.attempt,
+            job_id=task.job_id,
+            node=task.node,
+            nodes=task.nodes,
+            devices=task.devices,
+            accelerator=task.accelerator,
+            python=self._place.python,
+            workspace=self._workspace.path,
+            env=environment,
+        )
+
+    def _start_process(self, plan: TaskPlan) -> TaskProcess:
+        process = TaskProcess(plan, self._place.keeper, self)
+        with self._lock:
+            if self._stopped.is_set():
+                raise _Stopped
+            self._process = process
+        process.start()
+        return process
+
+    def _conclude(self, result: TaskResult) -> None:
+        """Send what is left of the output, then the files, then the outcome."""
+        sent = self._sender is None or self._sender.close(LEAVE_FLUSH_SECONDS if self._silent else None)
+        if self._silent:
+            return
+        if not sent:
+            raise Interrupted("The output of the attempt is not wanted any more.")
+        failure = self._placed(result.failure) if result.failure is not None else None
+        state = result.state
+        outputs: tuple[OutputFile, ...] = ()
+        try:
+            outputs = self._store_outputs()
+        except Interrupted:
+            raise
+        except (GPUlayerError, OSError) as error:
+            if state == "succeeded":
+                state = "failed"
+                failure = self._placed(Failure(reason="launcher", message=f"The outputs could not be stored: {error}"))
+            _log.error("task %s: the outputs could not be stored: %s", self.ref.task_id, error)
+        # Given back before the control plane hears of the end: its next assignment may come at that moment.
+        self._place.slots.release(self.ref)
+        self._finish(state, result.ranks, failure, outputs)
+
+    def _store_outputs(self) -> tuple[OutputFile, ...]:
+        stored = []
+        for path, file in self._workspace.output_files():
+            sha256 = file_digest(file)
+            self._place.link.patiently(lambda file=file, sha256=sha256: self._place.link.put_artifact(file, sha256), self._give_up)  # type: ignore[misc]
+            stored.append(OutputFile(path=path, sha256=sha256, size_bytes=file.stat().st_size))
+        return tuple(stored)
+
+    def _finish(
+        self,
+        state: Literal["succeeded", "failed", "cancelled"],
+        ranks: tuple[RankOutcome, ...],
+        failure: Failure | None,
+        outputs: tuple[OutputFile, ...],
+    ) -> None:
+        request = FinishTask(state=state, ranks=ranks, failure=failure, outputs=outputs, **self._message_fields())
+        try:
+            self._place.link.patiently(lambda: self._place.link.call("finish_task", request), self._give_up)
+        except (AttemptLost, Interrupted):
+            raise
+        except GPUlayerError as refused:
+            # Whatever the control plane does not like about it: without any end the job would run for ever.
+            _log.error("task %s: its outcome was refused: %s", self.ref.task_id, refused)
+            message = f"The task ended as {state}, and the control plane refused that: {refused}"
+            bare = FinishTask(state="failed", failure=self._placed(Failure(reason="launcher", message=message)), **self._message_fields())
+            self._place.link.patiently(lambda: self._place.link.call("finish_task", bare), self._give_up)
+        self._finished = True
+
+    # ---- other threads
+
+    def _announce(self) -> None:
+        try:
+            request = StartTask(**self._message_fields())
+            self._place.link.patiently(lambda: self._place.link.call("start_task", request), self._give_up)
+        except Interrupted as error:
+            _log.info("task %s: %s", self.ref.task_id, error)
+        except GPUlayerError as error:
+            self.lose(str(error))
+        finally:
+            self._announced.set()
+
+    def _send_logs(self, chunks: tuple[LogChunk, ...]) -> None:
+        # Output follows the news that the process runs; a process that never ran has told so by its end.
+        self._announced.wait()
+        request = AppendLogs(chunks=chunks, **self._message_fields())
+        self._place.link.patiently(lambda: self._place.link.call("append_logs", request), self._give_up)
+
+    # ---- small parts
+
+    def _stop_process(self, reason: Literal["cancel", "kill", "collateral"]) -> None:
+        with self._lock:
+            self._stopped.set()
+            process = self._process
+        self._place.link.wake()
+        if process is not None:
+            process.stop(reason)
+
+    def _give_up_waiting(self) -> None:
+        self._give_up.set()
+        self._announced.set()
+        if self._sender is not None:
+            self._sender.abandon()
+        self._place.link.wake()
+
+    def _not_started(self, message: str) -> TaskResult:
+        self._announced.set()
+        return TaskResult(state="failed", ranks=(), failure=self._placed(Failure(reason="start", message=message)))
+
+    def _placed(self, failure: Failure) -> Failure:
+        return msgspec.structs.replace(failure, node=self.assignment.node, worker=self._place.name)
+
+    def _report_fault(self, error: Exception) -> None:
+        """Last words of a runner that met a fault of its own: the job must not stay running for ever."""
+        self._stop_process("kill")
+        try:
+            self._finish("failed", (), self._placed(Failure(reason="launcher", message=f"A fault in the worker: {error!r}")), ())
+        except GPUlayerError as refused:
+            _log.warning("task %s: the fault could not be reported: %s", self.ref.task_id, refused)
+
+    def _remove_workspace(self) -> None:
+        try:
+            self._workspace.remove()
+        except OSError as error:
+            _log.warning("a workspace could not be removed: %s", error)
+
+    def _message_fields(self) -> dict[str, Any]:
+        return {
+            "task_id": self.ref.task_id,
+            "attempt": self.ref.attempt,
+            "worker_id": self._place.worker_id,
+            "boot": self._place.boot,
+        }

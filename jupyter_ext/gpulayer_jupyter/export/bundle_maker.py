@@ -1,0 +1,199 @@
+"""From a history and a cell to what travels: the slice checked, the program written, local modules added, a manifest made.
+
+Pure but for reading the files of local modules; no shell. Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import msgspec
+
+from gpulayer.bundle.archive import Bundle, Link
+from gpulayer.bundle.collect import find_project
+from gpulayer.errors import InvalidSpec, NotExportable, TooLarge
+from gpulayer.settings import BUNDLE_LIMIT_BYTES
+from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules, package_versions
+from gpulayer_jupyter.export.magic_lines import is_session_only
+from gpulayer_jupyter.export.pieces import Piece
+from gpulayer_jupyter.export.script import LinePiece, Program, futures_of, write_program
+from gpulayer_jupyter.export.slicer import Missing, Slice, no_star_names, slice_pieces
+
+_LARGEST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the kernel knows beyond its cells.
+
+    Args:
+        bound: names that the kernel's namespace holds.
+        folder: the kernel's working directory, where the notebook lies.
+        module_path: `sys.path`.
+        star_names: what `from module import *` binds.
+    """
+
+    bound: Collection[str] = ()
+    folder: Path = Path()
+    module_path: Sequence[str] = ()
+    star_names: Callable[[str], Iterable[str]] = no_star_names
+
+
+@dataclass(frozen=True)
+class Export:
+    """A cell, ready to travel; `missing` are names that nothing binds, here or in the kernel."""
+
+    bundle: Bundle
+    script: str
+    program: Program
+    modules: tuple[str, ...]
+    packages: dict[str, str]
+    missing: tuple[str, ...]
+
+
+def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: Surroundings, *, remote: Mapping[str, str] = {}) -> Export:
+    """Make the program that runs `cell` after what it needs of `history`.
+
+    Args:
+        history: the statements that ran, in order.
+        cell: the statements to run on ranks.
+        surroundings: what the kernel knows beyond its cells.
+        remote: names that only ranks of earlier jobs bound → where.
+
+    Raises:
+        NotExportable: naming what can't travel, its cell and line.
+        TooLarge: over the bundle's limit, naming the ten largest files.
+    """
+    cell = [piece for piece in cell if not is_session_only(piece.node)]
+    for piece in cell:
+        _check_piece(piece, in_own_cell=True)
+    found = slice_pieces(history, cell, star_names=surroundings.star_names)
+    _check_awaits([*history, *cell], found, own_from=len(history))
+    for index in found.kept:
+        _check_piece(history[index], in_own_cell=False)
+    missing = _check_missing([*history, *cell], found, surroundings.bound, remote, own_from=len(history))
+    sent = [history[index] for index in found.kept] + list(cell)
+    project = find_project(surroundings.folder)
+    modules = find_local_modules(
+        (piece.node for piece in sent),
+        roots=[surroundings.folder, project],
+        module_path=surroundings.module_path,
+        folder=surroundings.folder,
+    )
+    # A module of the user's may be called `main` or `cell` too.
+    main = _free_name("main", modules)
+    program = write_program(history, cell, found, futures=futures_of([*history, *cell]), main=main, body=_free_name("cell", modules))
+    packages = package_versions(modules.installed, packages_distributions())
+    files: dict[str, Path | bytes | Link] = dict(modules.files)
+    files |= {name: text.encode() for name, text in program.files.items()}
+    files["manifest.json"] = _manifest(program, modules, packages, files)
+    bundle = Bundle(files)
+    _check_size(bundle)
+    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing)
+
+
+def _free_name(stem: str, modules: LocalModules) -> str:
+    taken = f"{stem}.py" in modules.files or any(path.startswith(f"{stem}/") for path in modules.files)
+    return f"gpulayer_{stem}.py" if taken else f"{stem}.py"
+
+
+def _check_piece(piece: Piece, *, in_own_cell: bool) -> None:
+    if piece.refusal is None:
+        return
+    fix = "Take the line out of the cell." if in_own_cell else "Write it in Python, or do without what it binds."
+    raise NotExportable(f"{_sentence(piece.place())}: {piece.refusal}, so it can't run on ranks.", fix=fix)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _check_awaits(pieces: Sequence[Piece], found: Slice, *, own_from: int) -> None:
+    for index in (*found.kept, *range(own_from, len(pieces))):
+        line = found.steps[index].effects.awaits_at
+        if line is not None:
+            raise NotExportable(
+                f"{_sentence(pieces[index].place(line))}: `await` outside a function can't run on ranks; use `asyncio.run(…)`."
+            )
+
+
+def _check_missing(
+    pieces: Sequence[Piece], found: Slice, bound: Collection[str], remote: Mapping[str, str], *, own_from: int
+) -> tuple[str, ...]:
+    nowhere: list[str] = []
+    for name in found.missing:
+        piece = pieces[name.piece]
+        if name.name in remote and name.name not in bound:
+            raise NotExportable(
+                f"'{name.name}' ({piece.place(name.line)}) was made in a %%gpulayer cell ({remote[name.name]}), which ran on its ranks only.",
+                fix="Move it into a cell of its own, without %%gpulayer, and run that cell.",
+            )
+        if name.name in bound or (name.piece < own_from and not name.soft):
+            raise _not_rebuilt(name, piece)
+        nowhere.append(name.name)
+    return tuple(nowhere)
+
+
+def _not_rebuilt(name: Missing, piece: Piece) -> NotExportable:
+    if name.name in ("_", "__", "___", "Out", "In", "_i", "_ii", "_iii", "_oh", "_ih", "_dh") or name.name.lstrip("_i").isdigit():
+        why, fix = "is one of IPython's own records of the session", "Give the value a name where it is computed."
+    elif name.name == "get_ipython":
+        why, fix = "is IPython itself, which the ranks do not have", "Take it out of what the job needs."
+    else:
+        why = "is bound by no Python statement that this kernel ran, so it can't be rebuilt from source"
+        fix = "Bind it in a cell (load or compute it there), or send the file it comes from with --input and read that."
+    return NotExportable(f"'{name.name}' ({piece.place(name.line)}) {why}.", fix=fix)
+
+
+def _manifest(program: Program, modules: LocalModules, packages: dict[str, str], files: Mapping[str, Path | bytes | Link]) -> bytes:
+    """What came from where. Nothing in it changes from run to run: no counts, times or paths of this machine."""
+    sources = {number: hashlib.sha256() for number in range(1, len(program.cells) + 1)}
+    numbers = {count: number for number, count in enumerate(program.cells, start=1)}
+    for piece in program.pieces:
+        sources[numbers[piece.cell]].update(piece.source.encode())
+    content = {
+        "format": 1,
+        "python": platform.python_version(),
+        "implementation": sys.implementation.name,
+        "packages": packages,
+        "modules": sorted(modules.names),
+        "cells": [{"cell": number, "sha256": digest.hexdigest()} for number, digest in sources.items()],
+        "lines": [_line_entry(piece) for piece in program.lines],
+        "files": {name: hashlib.sha256(_bytes(content)).hexdigest() for name, content in sorted(files.items())},
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=1)
+
+
+def _line_entry(piece: LinePiece) -> str:
+    return f"{piece.file}:{piece.first}-{piece.first + piece.count - 1} is cell {piece.cell} from line {piece.line}"
+
+
+def _bytes(content: Path | bytes | Link) -> bytes:
+    if isinstance(content, Link):
+        return content.target.encode()
+    if isinstance(content, bytes):
+        return content
+    try:
+        return content.read_bytes()
+    except OSError as error:
+        raise InvalidSpec(f"A file that the cell needs can't be read: {error.strerror}.", asked=str(content)) from error
+
+
+def _check_size(bundle: Bundle) -> None:
+    if bundle.size_bytes <= BUNDLE_LIMIT_BYTES:
+        return
+    sizes = {
+        name: len(content) if isinstance(content, bytes) else Bundle({name: content}).size_bytes for name, content in bundle.files.items()
+    }
+    largest = sorted(sizes.items(), key=lambda entry: -entry[1])[:_LARGEST_SHOWN]
+    raise TooLarge(
+        f"What the cell needs is over {BUNDLE_LIMIT_BYTES >> 20} MB.",
+        found=", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in largest),
+        fix="Send data with --input NAME=PATH instead of keeping it inside packages.",
+    )

@@ -1,0 +1,140 @@
+"""A cell's text as pieces: its top-level statements with their source as the user wrote it and their place in the cell.
+
+The text is read with IPython's own transformer; what magics become is decided in `magic_lines.py`. Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpulayer_jupyter.export import magic_lines
+
+Transform = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One top-level statement.
+
+    Args:
+        cell: the cell's execution count.
+        line: line of the notebook's cell on which `source` begins.
+        source: whole lines where they are its own, comments above included.
+        first: the line of the parsed text on which `source` begins.
+        refusal: why this statement can't travel; None where it can.
+        always: it travels whatever the slice says.
+    """
+
+    cell: int
+    line: int
+    source: str
+    node: ast.stmt
+    first: int
+    refusal: str | None = None
+    always: bool = False
+
+    def cell_line(self, parsed_line: int) -> int:
+        """The line of the notebook's cell for a line of the parsed text."""
+        return self.line + parsed_line - self.first
+
+    def place(self, parsed_line: int | None = None) -> str:
+        return f"cell {self.cell}, line {self.cell_line(self.node.lineno if parsed_line is None else parsed_line)}"
+
+
+@dataclass(slots=True)
+class ReadCell:
+    """What a cell's text holds. `remote`: names that a `%%gpulayer` cell bound on its ranks → where."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    remote: dict[str, str] = field(default_factory=dict)
+
+
+def read_cell(raw: str, *, cell: int, transform: Transform, first_line: int = 1, failed_line: int | None = None) -> ReadCell:
+    """Split a cell into its statements.
+
+    Args:
+        raw: the text as it was typed.
+        cell: the cell's execution count.
+        transform: IPython's, from typed text to Python.
+        first_line: which line of the notebook's cell `raw` begins on.
+        failed_line: line of the transformed text that raised; what stands from that statement on did not run.
+
+    Raises:
+        SyntaxError: as Python sees it, with the cell's own line.
+    """
+    read = ReadCell()
+    text = transform(raw)
+    lines = _line_map(raw, text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        if error.lineno is not None:
+            shift = first_line - 1 + lines(error.lineno) - error.lineno
+            error.lineno += shift
+            error.end_lineno = error.end_lineno + shift if error.end_lineno else None
+        error.filename = f"cell [{cell}]"
+        raise
+    for node, first, source in _segments(text, tree):
+        if failed_line is not None and (node.end_lineno or node.lineno) >= failed_line:
+            break
+        line = first_line - 1 + lines(first)
+        magic = magic_lines.interpret(node)
+        if magic is None:
+            read.pieces.append(Piece(cell, line, source, node, first))
+        elif magic.body is not None:
+            inner = read_cell(magic.body, cell=cell, transform=transform, first_line=line + magic.body_offset, failed_line=failed_line)
+            if magic.is_remote:
+                read.remote.update(_bindings(inner))
+            else:
+                read.pieces.extend(inner.pieces)
+                read.remote.update(inner.remote)
+        elif magic.source is not None:
+            replaced = ast.parse(magic.source).body
+            read.pieces.extend(
+                Piece(cell, first_line - 1 + lines(node.lineno), f"{ast.unparse(part)}\n", part, 1, magic.refusal, magic.always)
+                for part in replaced
+            )
+        elif magic.refusal is not None:
+            read.pieces.append(Piece(cell, line, source, node, first, magic.refusal))
+    return read
+
+
+def _bindings(inner: ReadCell) -> dict[str, str]:
+    from gpulayer_jupyter.export.effects import bound_in
+
+    return {name: piece.place() for piece in inner.pieces for name in bound_in([piece.node])[0]}
+
+
+def _line_map(raw: str, text: str) -> Callable[[int], int]:
+    """From lines of the transformed text to lines of the raw one; IPython joins continued magic lines and drops empty ones."""
+    before, after = raw.splitlines(), text.splitlines()
+    if len(before) == len(after):
+        return lambda line: line
+    table: dict[int, int] = {}
+    for _, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        for offset in range(new_end - new_start):
+            table[new_start + offset + 1] = min(start + offset, max(end - 1, start)) + 1
+    return lambda line: table.get(line, line)
+
+
+def _segments(text: str, tree: ast.Module) -> list[tuple[ast.stmt, int, str]]:
+    """Each statement with the first line and the text of what belongs to it."""
+    lines = text.splitlines(keepends=True)
+    found: list[tuple[ast.stmt, int, str]] = []
+    starts = [min([node.lineno, *(outer.lineno for outer in getattr(node, "decorator_list", ()))]) for node in tree.body]
+    ends = [node.end_lineno or node.lineno for node in tree.body]
+    for index, node in enumerate(tree.body):
+        first, last = starts[index], ends[index]
+        shares = (index > 0 and ends[index - 1] >= first) or (index + 1 < len(starts) and starts[index + 1] <= last)
+        if shares:
+            found.append((node, node.lineno, (ast.get_source_segment(text, node) or ast.unparse(node)) + "\n"))
+            continue
+        floor = ends[index - 1] if index else 0
+        while first - 1 > floor and lines[first - 2].lstrip().startswith("#"):
+            first -= 1
+        source = "".join(lines[first - 1 : last])
+        found.append((node, first, source if source.endswith("\n") else source + "\n"))
+    return found

@@ -1,0 +1,161 @@
+"""`%%gpulayer` and `%gpulayer`: from a cell to a submitted job, and the commands that look after jobs.
+
+Options are declared in `options.py`, the export lives in `export/`, what happens after submission in `results.py`. Runs in
+the kernel.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from gpulayer import targets
+from gpulayer.client.client import Client
+from gpulayer.client.job import Job
+from gpulayer.client.script_job import script_job
+from gpulayer.errors import Unsupported
+from gpulayer.protocol import JobStatus, WorkerStatus
+from gpulayer.spec import AnyJob, node_count
+from gpulayer_jupyter.export.bundle_maker import Export
+from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of
+from gpulayer_jupyter.options import cell_parser, line_parser, parse_cell_options, parse_command
+from gpulayer_jupyter.output import mark_of
+from gpulayer_jupyter.preview import describe_export
+from gpulayer_jupyter.refusals import shown
+from gpulayer_jupyter.results import follow_to_end, load_weights
+
+
+def load_magics(ipython: Any) -> None:
+    """Register the magics and start recording what runs; loading again changes nothing."""
+    recorder_of(ipython)
+    if not isinstance(ipython.magics_manager.registry.get("GPUlayerMagics"), GPUlayerMagics):
+        ipython.register_magics(GPUlayerMagics)
+
+
+@magics_class
+class GPUlayerMagics(Magics):
+    """The magics of one shell."""
+
+    @cell_magic("gpulayer")
+    @shown
+    def run_cell(self, line: str, cell: str) -> Job | None:
+        """Run the cell's body as a job."""
+        options = parse_cell_options(line)
+        # Checked before anything is exported: a wrong option is worth no further question.
+        spec = job_of(options, script="main.py")
+        export = export_magic_cell(self.shell, cell)
+        if export.script != "main.py":
+            spec = job_of(options, script=export.script)
+        client = targets.connect(options.target)
+        keep_open = False
+        try:
+            if options.dry_run:
+                self._say(describe_export(export, spec, where=client.description, workers=client.workers(), is_local=client.is_local))
+                return None
+            if options.detach and client.is_embedded:
+                raise Unsupported(
+                    "--detach needs a server: an embedded control plane ends with this process, jobs included.",
+                    found=client.description,
+                    fix="Start JupyterLab with the extension, or name one with --target; without --detach the cell follows the job.",
+                )
+            job = self._submit(client, spec, export)
+            if options.detach:
+                keep_open = True  # the handle goes on using it
+                self._say(f"job {job.id} {job.name} submitted; %gpulayer attach {job.id} follows it")
+                return job
+            follow_to_end(job, self.shell, program=export.program, notes=self._notes)
+            for said in load_weights(job, self.shell.user_ns):
+                self._say(said)
+            return None
+        finally:
+            if not keep_open:
+                client.close()
+
+    def _submit(self, client: Client, spec: AnyJob, export: Export) -> Job:
+        started = client.start_workers_for(spec)
+        self._notes = (
+            [f"started {len(started)} local worker{'s' if len(started) > 1 else ''} × {spec.devices} CPU device(s)"] if started else []
+        )
+        return client.submit(spec, source=export.bundle)
+
+    @line_magic("gpulayer")
+    @shown
+    def run_command(self, line: str) -> None:
+        """Carry out one command."""
+        if not line.strip():
+            raise UsageError(f"%gpulayer needs a command.\n{line_parser().format_usage().strip()}")
+        options = parse_command(line)
+        with targets.connect(options.target) as client:
+            match options.command:
+                case "jobs":
+                    self._say(_table(("job", "name", "state", "shape", "accelerator"), [_job_row(job.status) for job in client.jobs()]))
+                case "workers":
+                    self._say(
+                        _table(("worker", "name", "host", "state", "devices", "held"), [_worker_row(worker) for worker in client.workers()])
+                    )
+                case "logs":
+                    self._say(
+                        "\n".join(
+                            f"{mark_of(entry.rank, entry.stream)} {entry.text}" for entry in client.job(options.job).logs(options.rank)
+                        )
+                    )
+                case "cancel":
+                    job = client.job(options.job).cancel(force=options.force)
+                    self._say(f"job {job.id} {job.name}: {'stopping' if not job.status.state.is_terminal else job.status.state}")
+                case "attach":
+                    follow_to_end(client.job(options.job), self.shell)
+
+    @staticmethod
+    def _say(text: str) -> None:
+        if text:
+            print(text)  # noqa: T201 - the cell's own output
+
+
+GPUlayerMagics.run_cell.__doc__ = f"{GPUlayerMagics.run_cell.__doc__}\n\n{cell_parser().format_help()}"
+GPUlayerMagics.run_command.__doc__ = f"{GPUlayerMagics.run_command.__doc__}\n\n{line_parser().format_help()}"
+
+
+def job_of(options: Namespace, *, script: str) -> AnyJob:
+    """The job that these options ask for.
+
+    Raises:
+        InvalidSpec: naming the option, what was asked and what is possible.
+    """
+    return script_job(
+        script,
+        nodes=options.nodes,
+        devices=options.devices,
+        launcher=options.launcher,
+        name=options.name,
+        accelerator=options.accelerator,
+        env=dict(options.env),
+        inputs=dict(options.input),
+        timeout_seconds=options.timeout,
+        retries=options.retries,
+    )
+
+
+def _job_row(status: JobStatus) -> tuple[str, ...]:
+    return (
+        status.job_id,
+        status.name,
+        str(status.state),
+        f"{node_count(status.spec)}×{status.spec.devices}",
+        status.accelerator or status.spec.accelerator,
+    )
+
+
+def _worker_row(worker: WorkerStatus) -> tuple[str, ...]:
+    kinds = [device.accelerator for device in worker.devices]
+    devices = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    return (worker.worker_id, worker.name, worker.host, worker.state, devices, str(len(worker.devices_held)))
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    if not rows:
+        return "none"
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows))

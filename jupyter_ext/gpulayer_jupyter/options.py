@@ -1,0 +1,125 @@
+"""The options of `%%gpulayer` and the commands of `%gpulayer`, declared once; the docs' table and the tests read them here.
+
+Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from argparse import ArgumentTypeError, Namespace
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.process import arg_split
+
+from gpulayer.spec import ACCELERATORS, LAUNCHERS
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def cell_parser() -> MagicArgumentParser:
+    """The options of the cell magic."""
+    parser = _parser("%%gpulayer", "Run this cell on ranks: nodes × devices processes with what the cell needs of earlier cells.")
+    parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="how many workers take part (1)")
+    parser.add_argument("--devices", type=_count, default=1, metavar="N", help="whole devices per node, one rank each (1)")
+    parser.add_argument("--accelerator", default="auto", help=f"one of {', '.join(ACCELERATORS)}")
+    parser.add_argument("--target", help="where to run: local, cluster, the name of a target, or an address")
+    parser.add_argument("--name", help="the job's name in lists")
+    parser.add_argument("--env", action="append", type=_pair, default=[], metavar="K=V", help="a variable for every rank; repeatable")
+    parser.add_argument(
+        "--input", action="append", type=_pair, default=[], metavar="NAME=PATH", help="a file or folder that travels; repeatable"
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="stop the job this long after its first rank started; 90, 10m, 2h"
+    )
+    parser.add_argument("--retries", type=_count, default=0, metavar="N", help="how often a failed or lost attempt is tried again (0)")
+    parser.add_argument("--launcher", help=f"who starts the ranks on a node: {', '.join(LAUNCHERS)}")
+    parser.add_argument("--detach", action="store_true", help="return a job handle at once instead of following the job")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be sent and where it would run; send nothing")
+    return parser
+
+
+def line_parser() -> MagicArgumentParser:
+    """The commands of the line magic."""
+    parser = _parser("%gpulayer", "Look after jobs: jobs, logs JOB, cancel JOB, attach JOB, workers.")
+    parser.add_argument("command", choices=("jobs", "logs", "cancel", "attach", "workers"))
+    parser.add_argument("job", nargs="?", help="a job's id")
+    parser.add_argument("--rank", type=int, metavar="N", help="logs of this rank only")
+    parser.add_argument("--force", action="store_true", help="cancel: kill at once")
+    parser.add_argument("--target", help="which control plane")
+    return parser
+
+
+def parse_cell_options(line: str) -> Namespace:
+    """Read the line behind `%%gpulayer`.
+
+    Raises:
+        UsageError: an option that there is not, or a value that can't be read.
+    """
+    return _parse(cell_parser(), line)
+
+
+def parse_command(line: str) -> Namespace:
+    """Read the line behind `%gpulayer`.
+
+    Raises:
+        UsageError: no such command, a job that is not named, or a cell magic that is not the cell's first line.
+    """
+    words = _split(line)
+    if words and words[0].startswith("-"):
+        raise UsageError("%%gpulayer must be the first line of the cell.\nMove comments and blank lines below it; this cell has not run.")
+    options = _parse(line_parser(), line)
+    if options.command in ("logs", "cancel", "attach") and not options.job:
+        raise UsageError(f"%gpulayer {options.command} needs a job's id.\n%gpulayer jobs lists them.")
+    return options
+
+
+def _parser(name: str, description: str) -> MagicArgumentParser:
+    parser = MagicArgumentParser(prog=name, description=description)
+    parser.allow_abbrev = False  # `--dev 4` would mean something else once there is another option
+    return parser
+
+
+def _parse(parser: MagicArgumentParser, line: str) -> Namespace:
+    try:
+        options: Namespace = parser.parse_args(_split(line))
+    except UsageError as error:
+        usage = textwrap.shorten(parser.format_usage().replace("usage: ", ""), 400)
+        raise UsageError(f"{str(error).strip()}\nUsage: {usage}") from None
+    return options
+
+
+def _split(line: str) -> list[str]:
+    try:
+        words: list[str] = arg_split(line)
+    except ValueError as error:
+        raise UsageError(f"The options can't be read: {error}.\nClose the quotation marks.") from None
+    return words
+
+
+def _count(text: str) -> Any:
+    """A whole number; one with a fraction goes on to the spec, which says why not."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no number") from None
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is no duration: write 90, 10m or 2h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value

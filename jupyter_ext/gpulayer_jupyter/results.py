@@ -1,0 +1,141 @@
+"""From a submitted job back to the kernel: follow it, stop it when the cell is interrupted, raise or load what it left.
+
+Runs in the kernel's main thread; the control plane is asked from a thread of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from gpulayer.client.job import Job
+from gpulayer.errors import GPUlayerError, JobFailed
+from gpulayer.protocol import JobStatus, LogPage
+from gpulayer.states import JobState
+from gpulayer_jupyter.export.script import Program
+from gpulayer_jupyter.output import Display, JobView, display_for
+from gpulayer_jupyter.refusals import show_failure
+
+
+def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None) -> JobView:
+    """Show a job under the cell until it has ended.
+
+    One interrupt stops the job and waits until its devices are free; a second one kills it.
+
+    Raises:
+        JobFailed: it did not succeed; shown as the guilty rank's own traceback.
+        KeyboardInterrupt: after an interrupt, once the job has ended.
+    """
+    view = JobView(job.status, where=job.client.description, program=program)
+    view.notes += notes or []
+    display = display_for(shell, job.id)
+    interrupted = _follow(job, view, display)
+    display.close(view)
+    if interrupted:
+        raise KeyboardInterrupt
+    if job.status.state is not JobState.SUCCEEDED:
+        try:
+            job.result()
+        except JobFailed as failed:
+            show_failure(failed, program)
+            raise
+    return view
+
+
+def _follow(job: Job, view: JobView, display: Display) -> int:
+    """Drive the display until the job has ended; returns how often the person interrupted."""
+    news = _News(job)
+    interrupted = ordered = 0
+    while True:
+        # An interrupt may come at any line, in the midst of stopping the job as well.
+        try:
+            if interrupted > ordered:
+                ordered = interrupted
+                job.cancel(force=interrupted > 1)
+            if news.show_until_end(view, display):
+                return interrupted
+        except KeyboardInterrupt:
+            interrupted += 1
+
+
+class _News:
+    """What a job does, from a thread that asks for it to the main thread that shows it."""
+
+    def __init__(self, job: Job) -> None:
+        self._queue: queue.SimpleQueue[JobStatus | LogPage | BaseException | None] = queue.SimpleQueue()
+        threading.Thread(target=self._ask, args=(job,), name=f"gpulayer-cell-{job.id}", daemon=True).start()
+
+    def _ask(self, job: Job) -> None:
+        try:
+            job.follow(on_page=self._queue.put, on_status=self._queue.put)
+        except GPUlayerError as error:
+            self._queue.put(error)
+        finally:
+            self._queue.put(None)
+
+    def show_until_end(self, view: JobView, display: Display) -> bool:
+        while True:
+            try:
+                item = self._queue.get(timeout=display.pending_seconds())
+            except queue.Empty:
+                display.show(view, [])
+                continue
+            if item is None:
+                display.show(view, view.finish())
+                return True
+            if isinstance(item, BaseException):
+                raise item
+            lines = []
+            if isinstance(item, JobStatus):
+                view.status = item
+            else:
+                lines = view.add_page(item)
+            display.show(view, lines)
+
+
+def load_weights(job: Job, namespace: dict[str, Any]) -> list[str]:
+    """Load the weights that the job's Trainers left into the models of the same names; returns what to say about it.
+
+    Raises:
+        Conflict: they are not those of the model that has the name here.
+    """
+    files = {path: file for path, file in job.outputs.items() if Path(path).match("weights/fit*.safetensors")}
+    if not files:
+        return []
+    from gpulayer.errors import Conflict, Unsupported
+
+    try:
+        import torch
+        from safetensors import safe_open
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise Unsupported(
+            "The job left weights, and loading them needs torch and safetensors in this kernel.",
+            found=str(error),
+            fix="pip install 'gpulayer[torch]'",
+        ) from error
+    said = []
+    with tempfile.TemporaryDirectory(prefix="gpulayer-weights-") as folder:
+        for path in sorted(files, key=lambda path: int(Path(path).stem.removeprefix("fit"))):
+            here = Path(folder) / Path(path).name
+            job.client.transport.get_artifact(files[path].sha256, here)
+            with safe_open(here, framework="pt") as opened:
+                name = str((opened.metadata() or {}).get("gpulayer.model", ""))
+            fit = int(Path(path).stem.removeprefix("fit"))
+            model = namespace.get(name) if name else None
+            if not isinstance(model, torch.nn.Module):
+                said.append(f"weights of fit {fit}{f' ({name})' if name else ''}: gpulayer.connect().job({job.id!r}).weights({fit})")
+                continue
+            try:
+                model.load_state_dict(load_file(here), strict=True)
+            except RuntimeError as error:
+                raise Conflict(
+                    f"The job's weights do not fit the '{name}' of this kernel.",
+                    found=str(error).splitlines()[0],
+                    fix=f"Run the cell that builds '{name}' again, or read them with job.weights({fit}).",
+                ) from error
+            said.append(f"'{name}' holds the weights of fit {fit}")
+    return said

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+
+import pytest
+from support.client import Answer, free_port, health, job_status, scripted_server
+
+from gpulayer.calls import CALLS
+from gpulayer.client.http_transport import HttpTransport
+from gpulayer.errors import Interrupted, InternalError, InvalidSpec, ServerUnreachable, UnknownArtifact, encode_error
+from gpulayer.protocol import (
+    AcquireTask,
+    CancelJob,
+    CreateJoinToken,
+    GetHealth,
+    GetJob,
+    JoinToken,
+    ListWorkers,
+    Registered,
+    RegisterWorker,
+    WorkerList,
+    WorkerOrders,
+)
+from gpulayer.states import JobState
+
+
+def test_a_get_carries_its_fields_in_path_and_query_and_the_token_in_a_header():
+    with scripted_server(lambda request: Answer(body=job_status(JobState.SUCCEEDED))) as server:
+        transport = HttpTransport(server.url + "base", "secret")
+        status = transport.call(CALLS["get_job"], GetJob(job_id="j1", wait=2.5))
+        transport.call(CALLS["get_job"], GetJob(job_id="j1", after_revision=3))
+        transport.close()
+    assert status.state is JobState.SUCCEEDED
+    first, second = server.requests
+    assert (first.method, first.path, first.query) == ("GET", "/base/gpulayer/v1/jobs/j1", {"wait": "2.5"})
+    assert first.headers["authorization"] == "Bearer secret"
+    assert second.query == {"wait": "0.0", "after_revision": "3"}
+    assert server.connections == 1
+
+
+def test_a_post_carries_its_other_fields_as_json_and_flags_travel_in_queries():
+    answers = {"/gpulayer/v1/jobs/j1/cancel": job_status(), "/gpulayer/v1/workers": WorkerList(workers=())}
+    with scripted_server(lambda request: Answer(body=answers[request.path])) as server:
+        transport = HttpTransport(server.url, None)
+        transport.call(CALLS["cancel_job"], CancelJob(job_id="j1", force=True))
+        transport.call(CALLS["list_workers"], ListWorkers(include_gone=True))
+        transport.close()
+    assert server.requests[0].json() == {"force": True}
+    assert "authorization" not in server.requests[0].headers
+    assert server.requests[1].query == {"include_gone": "true"}
+
+
+@pytest.mark.parametrize("cut", [Answer(cut=True), Answer(status=502, body=b"<html>bad gateway</html>"), Answer(status=504)])
+def test_a_cut_connection_is_tried_once_more(cut):
+    answers = iter([cut, Answer(body=health())])
+    with scripted_server(lambda request: next(answers)) as server:
+        transport = HttpTransport(server.url, "t")
+        assert transport.call(CALLS["get_health"], GetHealth()) == health()
+        transport.close()
+    assert len(server.requests) == 2
+
+
+def test_what_is_not_idempotent_is_sent_once():
+    with scripted_server(lambda request: Answer(cut=True)) as server:
+        transport = HttpTransport(server.url, "t")
+        with pytest.raises(ServerUnreachable):
+            transport.call(CALLS["create_join_token"], CreateJoinToken())
+        transport.close()
+    assert len(server.requests) == 1
+
+
+def test_nobody_there_names_the_address():
+    transport = HttpTransport(f"http://127.0.0.1:{free_port()}/", "t")
+    with pytest.raises(ServerUnreachable, match="Nobody answers at http://127.0.0.1:"):
+        transport.call(CALLS["get_health"], GetHealth())
+    transport.close()
+
+
+def test_silence_ends_at_the_deadline():
+    release = threading.Event()
+    with scripted_server(lambda request: Answer(body=health()) if release.wait(20) else Answer()) as server:
+        transport = HttpTransport(server.url, "t")
+        with pytest.raises(ServerUnreachable, match="No answer came in time"):
+            transport.call(CALLS["get_health"], GetHealth(), timeout=0.05)
+        release.set()
+        transport.close()
+
+
+def test_close_ends_calls_that_other_threads_hold():
+    arrived, release = threading.Event(), threading.Event()
+
+    def answer(request):
+        arrived.set()
+        release.wait(20)
+        return Answer(body=job_status())
+
+    caught: list[BaseException] = []
+
+    def hold():
+        try:
+            transport.call(CALLS["get_job"], GetJob(job_id="j1", wait=30))
+        except BaseException as error:
+            caught.append(error)
+
+    with scripted_server(answer) as server:
+        transport = HttpTransport(server.url, "t")
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert arrived.wait(10)
+        transport.close()
+        thread.join(5)
+        assert not thread.is_alive()
+        release.set()
+    assert [type(error) for error in caught] == [Interrupted]
+    with pytest.raises(Interrupted):
+        transport.call(CALLS["get_health"], GetHealth())
+
+
+def test_a_server_that_holds_no_calls_is_asked_twice_a_second_and_close_ends_the_pause():
+    with scripted_server(lambda request: Answer(body=WorkerOrders())) as server:
+        transport = HttpTransport(server.url, "t")
+        pauses: list[float] = []
+        transport._closing.wait = pauses.append  # the pause itself, without the waiting
+        acquire = AcquireTask(worker_id="w", boot="b", free=1, wait=30)
+        transport.call(CALLS["acquire_task"], acquire)
+        assert len(pauses) == 1
+        assert 0.3 < pauses[0] <= 0.5
+        del transport._closing.wait
+        transport.close()
+        with pytest.raises(Interrupted):
+            transport.call(CALLS["acquire_task"], acquire)
+
+
+def test_a_transport_that_registers_speaks_as_that_worker():
+    registered = Registered(worker_id="w1", token="worker-token", idle_lease_seconds=1, busy_lease_seconds=1, heartbeat_seconds=1)
+    register = RegisterWorker(
+        boot="b", protocol=1, version="0", name="w", host="h", boot_id="x", address="a", python="p", devices=(), frameworks={}
+    )
+    answers = iter([registered, WorkerOrders(drain=True)])
+    with scripted_server(lambda request: Answer(body=next(answers))) as server:
+        transport = HttpTransport(server.url, "join-token")
+        transport.call(CALLS["register_worker"], register)
+        assert transport.token == "worker-token"
+        transport.call(CALLS["acquire_task"], AcquireTask(worker_id="w1", boot="b", free=0))
+        transport.close()
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer join-token", "Bearer worker-token"]
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8888", "ftp://host/", "http:///"])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(InvalidSpec):
+        HttpTransport(url, None)
+
+
+def test_an_id_cannot_lead_to_another_path():
+    transport = HttpTransport("http://127.0.0.1:1/", None)
+    for job_id in ("../workers", "a/b", "", "..", "j?x=1"):
+        with pytest.raises(InvalidSpec):
+            transport.call(CALLS["get_job"], GetJob(job_id=job_id))
+    transport.close()
+
+
+# ---- artifacts
+
+
+class Store:
+    """Takes parts as the server does."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytearray] = {}
+        self.whole: set[str] = set()
+
+    def __call__(self, request):
+        name = request.path.rpartition("/")[2]
+        if request.method == "PUT":
+            self.files.setdefault(name, bytearray())[int(request.query["offset"]) :] = request.body
+            if len(self.files[name]) == int(request.query["total"]):
+                self.whole.add(name)
+            return Answer(body={"complete": name in self.whole})
+        if name not in self.whole:
+            return Answer(status=404, body=encode_error(UnknownArtifact("None.", asked=name)))
+        return Answer(body=bytes(self.files[name]))
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 250])
+def test_artifacts_go_and_come_in_parts(tmp_path, monkeypatch, size):
+    monkeypatch.setattr("gpulayer.client.artifact_file.send_parts.__kwdefaults__", {"part_bytes": 100})
+    data = bytes(range(256))[:size]
+    digest = hashlib.sha256(data).hexdigest()
+    (tmp_path / "in").write_bytes(data)
+    store = Store()
+    with scripted_server(store) as server:
+        transport = HttpTransport(server.url, "t")
+        assert not transport.has_artifact(digest)
+        transport.put_artifact(tmp_path / "in", digest)
+        sent = [request for request in server.requests if request.method == "PUT"]
+        assert len(sent) == max(1, -(-size // 100))
+        assert transport.has_artifact(digest)
+        transport.put_artifact(tmp_path / "in", digest)
+        assert len([request for request in server.requests if request.method == "PUT"]) == len(sent)
+        transport.get_artifact(digest, tmp_path / "new" / "out")
+        transport.close()
+    assert (tmp_path / "new" / "out").read_bytes() == data
+
+
+def test_a_damaged_or_missing_artifact_leaves_nothing_behind(tmp_path):
+    with scripted_server(lambda request: Answer(body=b"other bytes")) as server:
+        transport = HttpTransport(server.url, "t")
+        with pytest.raises(InternalError, match="damaged"):
+            transport.get_artifact("0" * 64, tmp_path / "out")
+        transport.close()
+    with scripted_server(Store()) as server:
+        transport = HttpTransport(server.url, "t")
+        with pytest.raises(UnknownArtifact):
+            transport.get_artifact("0" * 64, tmp_path / "out")
+        transport.close()
+    assert list(tmp_path.iterdir()) == []

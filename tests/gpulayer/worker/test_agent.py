@@ -1,0 +1,194 @@
+"""Agents end to end: the real control plane, the real keeper, real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.worker import WorkerPlace, worker_place
+
+from gpulayer import CommandJob, JobState
+from gpulayer.bundle.archive import Bundle
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPlace]:
+    with worker_place(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+def _lines(job) -> list[str]:
+    return [line.text.rstrip("\n") for line in job.logs()]
+
+
+def test_a_command_runs_with_its_source_inputs_and_outputs(place: WorkerPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "project"
+    (here / "data" / "deep").mkdir(parents=True)
+    (here / "train.csv").write_bytes(b"1,2\r\n")
+    (here / "data" / "deep" / "x.txt").write_text("deep")
+    monkeypatch.chdir(here)
+    script = """
+import os, pathlib, sys
+inputs, output = pathlib.Path(os.environ["GPULAYER_INPUTS_DIR"]), pathlib.Path(os.environ["GPULAYER_OUTPUT_DIR"])
+print(open("train.csv", "rb").read(), (inputs / "table").read_bytes() == b"1,2\\r\\n", open("data/deep/x.txt").read())
+print(os.getcwd().endswith("/source"), oct(os.stat("..").st_mode & 0o777), sys.argv[1:])
+(output / "sub").mkdir()
+(output / "sub" / "result.txt").write_text("done")
+print("trouble", file=sys.stderr)
+"""
+    agent = place.start_agent()
+    job = place.client.submit(
+        CommandJob(["python", "main.py", "a b"], inputs={"table": "train.csv", "folder": "data"}),
+        source=Bundle({"main.py": script.encode()}),
+    )
+    assert job.wait(60).state is JobState.SUCCEEDED, job.status
+    assert {line.text.rstrip("\n") for line in job.logs() if line.stream == "stderr"} == {"trouble"}
+    assert [line.text.rstrip("\n") for line in job.logs() if line.stream == "stdout"] == [
+        "b'1,2\\r\\n' True deep",
+        "True 0o700 ['a b']",
+    ]
+    assert [path.read_text() for path in job.download(tmp_path / "out")] == ["done"]
+    assert (tmp_path / "out" / "sub" / "result.txt").exists()
+    # acquire, start, logs, finish: nothing else was asked of the control plane for this job.
+    assert [name for name, _ in agent.transport.calls if name not in ("register_worker", "acquire_task")] == [
+        "start_task",
+        "append_logs",
+        "finish_task",
+    ]
+    assert [path.name for path in (place.work_dir / "workspaces").glob("*/*")] == ["lock"]
+
+
+def test_a_job_that_cannot_start_fails_with_the_reason(place: WorkerPlace) -> None:
+    place.start_agent()
+    job = place.client.submit(CommandJob(["no-such-program-here"])).wait(60)
+    assert job.state is JobState.FAILED
+    assert job.status.failure is not None
+    assert job.status.failure.reason == "start"
+    assert "no-such-program-here" in job.status.failure.message or "No such file" in job.status.failure.message
+    assert job.status.failure.worker == "w"
+
+
+def test_a_hostile_bundle_fails_the_job_and_not_the_worker(place: WorkerPlace, tmp_path: Path) -> None:
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["true"]), source=_Hostile({"a": b""})).wait(60)
+    assert job.state is JobState.FAILED
+    assert "leads upwards" in job.status.failure.message
+    assert place.client.submit(CommandJob(["true"])).wait(60).state is JobState.SUCCEEDED
+    assert agent.error is None
+
+
+class _Hostile(Bundle):
+    def write(self, path: Path):
+        return Bundle({"../evil": b""}).write(path)
+
+
+def test_a_running_job_is_cancelled(place: WorkerPlace) -> None:
+    place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "echo up; exec sleep 600"], grace_seconds=5))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    job.cancel()
+    assert job.wait(30).state is JobState.CANCELLED
+
+
+def test_a_failed_attempt_is_tried_again_and_devices_come_back(place: WorkerPlace) -> None:
+    place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "echo try $GPULAYER_ATTEMPT; test $GPULAYER_ATTEMPT = 3"], retries=2)).wait(60)
+    assert job.state is JobState.SUCCEEDED
+    assert job.status.attempt == 3
+    assert _lines(job) == ["try 1", "try 2", "try 3"]
+
+
+def test_two_jobs_share_a_worker_and_a_queued_one_follows_at_once(place: WorkerPlace) -> None:
+    place.start_agent(cpu_devices=2)
+    jobs = [place.client.submit(CommandJob(["sh", "-c", f"echo {number}"])) for number in range(6)]
+    assert [job.wait(60).state for job in jobs] == [JobState.SUCCEEDED] * 6
+    assert [_lines(job) for job in jobs] == [[str(number)] for number in range(6)]
+
+
+def test_a_poll_that_is_cut_with_the_assignment_on_its_way_loses_no_job(place: WorkerPlace) -> None:
+    agent = place.start_agent()
+    lost: list[str] = []
+
+    def lose(name: str, answer) -> bool:
+        if name != "acquire_task" or not answer.assignments:
+            return False
+        lost.append(answer.assignments[0].task_id)
+        return lost.count(lost[-1]) <= 2
+
+    agent.transport.lose_answer = lose
+    for _ in range(5):
+        assert place.client.submit(CommandJob(["true"])).wait(60).state is JobState.SUCCEEDED
+    assert len(lost) >= 15
+
+
+def test_a_job_goes_on_while_the_server_is_away_and_loses_no_line(place: WorkerPlace, tmp_path: Path) -> None:
+    agent = place.start_agent()
+    mark = tmp_path / "mark"
+    script = "i=0; echo up; while [ ! -e {0} ]; do :; done; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; touch {0}.done"
+    job = place.client.submit(CommandJob(["sh", "-c", script.format(mark)]))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    agent.transport.cut()
+    sent = len(agent.transport.seen("append_logs"))
+    mark.touch()
+    agent.transport.wait_for_call("append_logs", sent + 3)
+    assert job.state is JobState.RUNNING
+    agent.transport.mend()
+    assert job.wait(60).state is JobState.SUCCEEDED
+    assert _lines(job) == ["up", *(f"line {number}" for number in range(2000))]
+
+
+def test_a_finish_whose_answer_was_lost_is_said_again(place: WorkerPlace) -> None:
+    agent = place.start_agent()
+    lost: list[str] = []
+
+    def lose(name: str, answer) -> bool:
+        if name in ("start_task", "append_logs", "finish_task") and lost.count(name) < 2:
+            lost.append(name)
+            return True
+        return False
+
+    agent.transport.lose_answer = lose
+    job = place.client.submit(CommandJob(["sh", "-c", "echo once"])).wait(60)
+    assert job.state is JobState.SUCCEEDED
+    assert _lines(job) == ["once"]
+    assert lost.count("append_logs") == 2
+
+
+def test_a_lost_attempt_is_killed_at_once(place: WorkerPlace, tmp_path: Path) -> None:
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", f"trap '' INT TERM; echo $$ > {tmp_path}/pid; echo up; while :; do echo x; sleep 0.2; done"]))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    runner = next(iter(agent.agent._runners.values()))
+    # Another worker's word for this boot: the control plane counts the attempt as lost from here on.
+    agent.agent._say_goodbye()
+    assert job.wait(30).state is JobState.FAILED
+    assert job.status.failure.reason == "lost"
+    assert runner.join(30)
+    pid = int((tmp_path / "pid").read_text())
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_stopping_a_busy_worker_stops_its_job(place: WorkerPlace) -> None:
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "echo up; exec sleep 600"], grace_seconds=3))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    agent.agent.stop()
+    agent.join()
+    assert agent.error is None
+    assert job.wait(30).state is JobState.FAILED
+    assert job.status.failure.reason == "lost"
+    assert place.client.workers() == []
+
+
+def test_a_drained_worker_ends_when_its_job_has(place: WorkerPlace, tmp_path: Path) -> None:
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", f"echo up; while [ ! -e {tmp_path}/go ]; do :; done"]))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    place.client.drain_worker(agent.agent.worker_id)
+    second = place.client.submit(CommandJob(["true"]))
+    (tmp_path / "go").touch()
+    assert job.wait(30).state is JobState.SUCCEEDED
+    agent.join()
+    assert agent.error is None
+    assert second.state is JobState.QUEUED
