@@ -15,6 +15,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import click
+from gpulayer_jupyter.options import cell_parser, line_parser
 from gpulayer_server.extension import GPUlayerExtension
 from gpulayer_server.openapi import encoded_document
 
@@ -194,6 +195,26 @@ def command_line() -> str:
     return "\n\n".join(parts)
 
 
+# ---- the magics
+
+
+def magic_options(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """Every option and argument of a magic, as it is written and what it does."""
+    rows = []
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public list of what was added
+        if "--help" in action.option_strings:
+            continue
+        written = ", ".join(action.option_strings) or "|".join(action.choices or [action.dest.upper()])
+        value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar or action.dest.upper()}"
+        rows.append((written + value, action.help or ""))
+    return rows
+
+
+def magic_table(parser: argparse.ArgumentParser) -> str:
+    """The options of one magic."""
+    return table([f"`{parser.prog}`", "What it does"], ([f"`{written}`", about] for written, about in magic_options(parser)))
+
+
 # ---- decisions
 
 
@@ -219,6 +240,8 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", environment),
     "server settings": ("settings.md", server_settings),
     "commands": ("cli.md", command_line),
+    "options of the cell magic": ("notebook.md", lambda: magic_table(cell_parser())),
+    "options of the line magic": ("notebook.md", lambda: magic_table(line_parser())),
     "decisions": ("adr/index.md", decisions),
 }
 PICTURES: dict[str, Callable[[], str]] = {

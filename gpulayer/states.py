@@ -62,7 +62,12 @@ JOB_MOVES: tuple[Move, ...] = (
     Move(_J.QUEUED, _J.RUNNING, "the first of its tasks starts", "the attempt is the job's current one"),
     Move(_J.QUEUED, _J.CANCELLED, "cancelled, and no attempt of it is alive", "cancel was requested"),
     Move(_J.QUEUED, _J.FAILED, "an attempt ended before its process ran", "no retry is left"),
-    Move(_J.QUEUED, _J.QUEUED, "an attempt ended before its process ran", "a retry is left: the attempt number grows by one"),
+    Move(
+        _J.QUEUED,
+        _J.QUEUED,
+        "an attempt ended before its process ran",
+        "a retry is left, or no worker had taken it up: the attempt number grows by one",
+    ),
     Move(_J.RUNNING, _J.SUCCEEDED, "all its tasks succeeded", "the attempt is the job's current one"),
     Move(_J.RUNNING, _J.FAILED, "a task failed or was lost, and all its tasks have ended", "no retry is left"),
     Move(_J.RUNNING, _J.CANCELLED, "cancelled, and all its tasks have ended", "cancel was requested"),

@@ -129,6 +129,9 @@ class ServedKernel:
             kind, content = message["msg_type"], message["content"]
             if kind == "execute_reply":
                 replied = True
+                if content["status"] == "error" and run.error is None:
+                    # A UsageError is written to stderr by IPython and has no error output; the reply alone says that the cell failed.
+                    run.error = CellFailed(content["ename"], content["evalue"], content["traceback"])
             elif kind == "status":
                 idle = content["execution_state"] == "idle"
             elif kind != "execute_input":

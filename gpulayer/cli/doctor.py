@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from gpulayer import __version__, settings
+from gpulayer import settings
+from gpulayer._version import __version__
 from gpulayer.cli.options import target_option
 from gpulayer.errors import GPUlayerError
 from gpulayer.protocol import PROTOCOL_VERSION

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpulayer import __version__
+from gpulayer._version import __version__
 from gpulayer.errors import GPUlayerError, InvalidSpec
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130

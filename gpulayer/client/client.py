@@ -68,6 +68,7 @@ class Client:
         is_local: bool = False,
     ) -> None:
         self._transport = transport
+        self._former: list[Transport] = []
         self._rediscover = rediscover
         self._closing = threading.Event()
         self.is_embedded = is_embedded
@@ -94,7 +95,8 @@ class Client:
     def close(self) -> None:
         """Give connections back; calls held by other threads end with `Interrupted`. Jobs go on."""
         self._closing.set()
-        self._transport.close()
+        for transport in [*self._former, self._transport]:
+            transport.close()
 
     # ---- jobs
 
@@ -227,7 +229,8 @@ class Client:
             pause = min(pause * 2, LONGEST_RETRY_SECONDS)
             moved = self._rediscover() if self._rediscover is not None else None
             if moved is not None:
-                # The former one is not closed: another thread may still be told there that nobody answers.
+                # The former one is closed at the end only: another thread may still be told there that nobody answers.
+                self._former.append(self._transport)
                 self._transport = moved
 
 

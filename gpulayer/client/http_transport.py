@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from gpulayer import __version__
+from gpulayer._version import __version__
 from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, Call
 from gpulayer.client.answers import GATEWAY_STATUSES, read_answer, read_error
 from gpulayer.client.artifact_file import send_parts, write_artifact
@@ -30,6 +30,8 @@ ANSWER_SECONDS = 10.0
 """How long after `wait` an answer is still expected; a proxy that swallows held calls in silence is noticed by it."""
 PART_SECONDS = 60.0
 """How long an answer to a part of an artifact may take: the last one waits for the digest of the whole."""
+CLOSE_SECONDS = 2.0
+"""How long close() waits for calls of other threads to notice it; they do at once, unless a name is being looked up."""
 KEEPALIVE_SECONDS = 55.0
 """Idle connections are dropped by ourselves before common proxies do it (60 s)."""
 CALLS_NOT_REPEATED = frozenset({"start_local_workers", "create_join_token", "register_worker"})
@@ -56,6 +58,8 @@ class HttpTransport:
         self._closing = threading.Event()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._sockets_lock = threading.Lock()
+        self._in_flight = 0
+        self._none_in_flight = threading.Condition()
         self._client = httpx.Client(
             headers={"User-Agent": f"gpulayer/{__version__}"},
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, pool=None),
@@ -125,9 +129,10 @@ class HttpTransport:
         with self._sockets_lock:
             sockets = list(self._sockets)
         for one in sockets:
-            # A close() in one thread does not wake a read in another; a shutdown does.
-            with contextlib.suppress(OSError, ValueError):
-                one.shutdown(socket.SHUT_RDWR)
+            _wake_reader(one)
+        with self._none_in_flight:
+            # A pool that is closed under a request forgets the connection that is being made for it.
+            self._none_in_flight.wait_for(lambda: self._in_flight == 0, timeout=CLOSE_SECONDS)
         self._client.close()
 
     # ---- one request
@@ -173,11 +178,15 @@ class HttpTransport:
             one = info["return_value"].get_extra_info("socket")
             with self._sockets_lock:
                 self._sockets.add(one)
+            if self._closing.is_set():
+                _wake_reader(one)
 
     @contextlib.contextmanager
     def _as_our_errors(self, method: str, where: str) -> Iterator[None]:
-        if self._closing.is_set():
-            raise self._interrupted()
+        with self._none_in_flight:
+            if self._closing.is_set():
+                raise self._interrupted()
+            self._in_flight += 1
         try:
             yield
         except httpx.TransportError as error:
@@ -189,6 +198,10 @@ class HttpTransport:
             if self._closing.is_set():
                 raise self._interrupted() from None
             raise
+        finally:
+            with self._none_in_flight:
+                self._in_flight -= 1
+                self._none_in_flight.notify_all()
 
     def _interrupted(self) -> Interrupted:
         return Interrupted("The connection was closed during the call.", asked=self.url)
@@ -205,6 +218,12 @@ class HttpTransport:
             fix="Is the server running, and the address right? `gpulayer doctor` shows what is found.",
             details={"cut": not never_connected, "refused": isinstance(error, httpx.ConnectError)},
         )
+
+
+def _wake_reader(one: socket.socket) -> None:
+    """End a read that another thread waits in: unlike a close(), a shutdown() wakes it."""
+    with contextlib.suppress(OSError, ValueError):
+        one.shutdown(socket.SHUT_RDWR)
 
 
 def _is_ours(response: httpx.Response) -> bool:

@@ -25,7 +25,7 @@ def take_received(connection: Connection, now: float, *, worker_id: WorkerId, bo
             reason: attempts.StopReason = "kill" if row is None or row.stop is None else row.stop
             late.append(StopOrder(task_id=ref.task_id, attempt=ref.attempt, reason=reason))
         else:
-            endings.confirm_attempt(connection, row)
+            endings.confirm_attempt(connection, now, row)
     return late
 
 

@@ -124,7 +124,9 @@ class ClientCalls(OpenHome):
         return await self.waiters.hold([], wait=wait, check=check)
 
     async def list_workers(self, *, include_gone: bool = False) -> WorkerList:
-        return await self._database.read(lambda c: statuses.worker_list(c, self._clock.now(), include_gone=include_gone))
+        """Workers in the order of their registration; `local` ones speak to this control plane, not to another one of the home."""
+        heard = self._leases.heard()
+        return await self._database.read(lambda c: statuses.worker_list(c, self._clock.now(), heard=heard, include_gone=include_gone))
 
     async def drain_worker(self, *, worker_id: WorkerId) -> Done:
         """Give a worker nothing more; what it holds goes on."""
@@ -172,12 +174,11 @@ class ClientCalls(OpenHome):
         """Version, protocol and counts."""
 
         def question(c: Connection) -> Health:
-            listed = statuses.worker_list(c, self._clock.now()).workers
             return Health(
                 protocol=PROTOCOL_VERSION,
                 version=__version__,
                 home_id=workers.read_home_id(c),
-                workers_alive=len(listed),
+                workers_alive=len(statuses.worker_list(c, self._clock.now()).workers),
                 jobs_unfinished=jobs.count_unfinished(c),
             )
 

@@ -23,10 +23,10 @@ from gpulayer.states import AttemptState, JobState, is_legal
 _LIVE_PATH = (AttemptState.PLACED, AttemptState.ACKNOWLEDGED, AttemptState.RUNNING)
 
 
-def confirm_attempt(connection: Connection, row: AttemptRow) -> None:
+def confirm_attempt(connection: Connection, now: float, row: AttemptRow) -> None:
     """The worker knows the assignment."""
     if row.state == AttemptState.PLACED.value:
-        attempts.move_attempt(connection, row, AttemptState.PLACED, AttemptState.ACKNOWLEDGED)
+        attempts.move_attempt(connection, row, AttemptState.PLACED, AttemptState.ACKNOWLEDGED, confirmed_at=now)
         jobs.change_job(connection, row.job_id)
 
 
@@ -35,7 +35,7 @@ def start_attempt(connection: Connection, now: float, row: AttemptRow) -> None:
     state = AttemptState(row.state)
     # The word that the process runs may overtake the acquire that names the assignment as received.
     if state is AttemptState.PLACED:
-        attempts.move_attempt(connection, row, state, AttemptState.ACKNOWLEDGED)
+        attempts.move_attempt(connection, row, state, AttemptState.ACKNOWLEDGED, confirmed_at=now)
         state = AttemptState.ACKNOWLEDGED
     if state is AttemptState.ACKNOWLEDGED:
         attempts.move_attempt(connection, row, state, AttemptState.RUNNING, started_at=now)
@@ -47,8 +47,8 @@ def end_attempt(connection: Connection, now: float, row: AttemptRow, reaches: At
     state = AttemptState(row.state)
     while not is_legal(state, reaches):
         following = _LIVE_PATH[_LIVE_PATH.index(state) + 1]
-        started = {"started_at": now} if following is AttemptState.RUNNING else {}
-        attempts.move_attempt(connection, row, state, following, **started)
+        stamp = "started_at" if following is AttemptState.RUNNING else "confirmed_at"
+        attempts.move_attempt(connection, row, state, following, **{stamp: now})
         if following is AttemptState.RUNNING:
             _run_job(connection, now, jobs.job_row(connection, row.job_id))
         state = following
@@ -116,7 +116,8 @@ def settle_job(connection: Connection, now: float, job_id: JobId) -> None:
         _end_job(connection, now, job, JobState.SUCCEEDED)
     elif job.stop is not None:
         _end_job(connection, now, job, JobState.CANCELLED)
-    elif job.attempt <= jobs.spec_of(job).retries:
+    elif attempts.count_confirmed(connection, job_id) <= jobs.spec_of(job).retries:
+        # An attempt that no worker ever took up costs no retry: nothing of the user's has run.
         again = {"attempt": job.attempt + 1, "failure": None, "started_at": None}
         jobs.move_job(connection, job_id, JobState(job.state), JobState.QUEUED, of_attempt=job.attempt, **again)
     else:

@@ -57,12 +57,16 @@ class LeaseBook:
         self._clock = clock
         self._judge_silent_only = judge_silent_only
         self._watched: dict[tuple[WorkerId, str], _Watched] = {}
-        self._heard: set[tuple[WorkerId, str]] = set()
+        self._heard: set[str] = set()
         self._looked_at: float | None = None
 
-    def heard(self, worker_id: WorkerId, boot: str) -> None:
-        """This control plane received a word from this boot of the worker, and judges it from here on."""
-        self._heard.add((worker_id, boot))
+    def hear(self, boot: str) -> None:
+        """This control plane receives a word from this boot of a worker, and judges it from here on."""
+        self._heard.add(boot)
+
+    def heard(self) -> frozenset[str]:
+        """The boots that speak to this control plane."""
+        return frozenset(self._heard)
 
     def lost(self, leases: Iterable[Lease]) -> list[Lease]:
         """Compare with what the store says, and return the leases that are over."""
@@ -79,16 +83,19 @@ class LeaseBook:
             else:
                 entry.still_seconds += step
             watched[key] = entry
-            if self._is_over(key, lease, entry):
+            if self._is_over(lease, entry):
                 over.append(lease)
         self._watched = watched
-        self._heard &= watched.keys()
+        self._heard &= {boot for _, boot in watched}
         return over
 
-    def _is_over(self, key: tuple[WorkerId, str], lease: Lease, entry: _Watched) -> bool:
-        length = BUSY_LEASE_SECONDS if lease.busy else IDLE_LEASE_SECONDS
-        if key in self._heard and not self._judge_silent_only:
-            return entry.still_seconds >= length
+    def _is_over(self, lease: Lease, entry: _Watched) -> bool:
+        if not self._judge_silent_only:
+            if not lease.busy:
+                # It confirmed nothing, so nobody's job fails by it, and a placement that it never took up goes elsewhere.
+                return entry.still_seconds >= IDLE_LEASE_SECONDS
+            if lease.boot in self._heard:
+                return entry.still_seconds >= BUSY_LEASE_SECONDS
         # Nobody here ever heard it: it may be waiting for its server to come back, and keeps its job for the orphan limit.
         # Silence from before this process began counts by wall time, but not without a whole lease of watching as well;
         # otherwise processes that live for less than the limit would leave a dead worker's job running for ever.

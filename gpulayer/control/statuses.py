@@ -65,10 +65,11 @@ def job_statuses(connection: Connection, now: float, rows: Iterable[JobRow]) -> 
     return found
 
 
-def worker_list(connection: Connection, now: float, *, include_gone: bool = False) -> WorkerList:
-    """Workers in the order of their registration."""
+def worker_list(connection: Connection, now: float, *, heard: frozenset[str] = frozenset(), include_gone: bool = False) -> WorkerList:
+    """Workers in the order of their registration; `heard` are the boots that speak to the control plane that asks."""
     held = attempts.held_devices(connection)
-    statuses = [_worker_status(row, held.get(row.id, {}), now) for row in workers.all_workers(connection, include_gone=include_gone)]
+    rows = workers.all_workers(connection, include_gone=include_gone)
+    statuses = [_worker_status(row, held.get(row.id, {}), now, is_heard=row.boot in heard) for row in rows]
     return WorkerList(workers=tuple(status for status in statuses if include_gone or status.state != workers.GONE))
 
 
@@ -86,7 +87,7 @@ def _task_status(row: AttemptRow, worker: WorkerRow) -> TaskStatus:
     )
 
 
-def _worker_status(row: WorkerRow, held: dict[str, JobId], now: float) -> WorkerStatus:
+def _worker_status(row: WorkerRow, held: dict[str, JobId], now: float, *, is_heard: bool) -> WorkerStatus:
     # Silent and idle, it is left out of every placement; silent and busy, its lease decides, which may be another's to judge.
     is_away = workers.is_silent(row, now) and not held
     state: Literal["alive", "draining", "gone"] = workers.GONE if is_away else row.state
@@ -95,7 +96,7 @@ def _worker_status(row: WorkerRow, held: dict[str, JobId], now: float) -> Worker
         name=row.name,
         host=row.host,
         state=state,
-        local=bool(row.local),
+        local=bool(row.local) and is_heard,  # one that a dead process started is no reason not to start another
         devices=workers.devices_of(row),
         devices_held=held,
         frameworks=workers.frameworks_of(row),

@@ -16,7 +16,7 @@ from gpulayer.settings import LONG_POLL_SECONDS
 
 T = TypeVar("T")
 
-_EVERY_TOPIC = "*"
+EVERY_TOPIC = "*"
 
 
 class Watch:
@@ -65,18 +65,22 @@ class Waiters:
         """How many watches there are, counted once for each of their topics."""
         return sum(len(watches) for watches in self._watches.values())
 
+    def is_watched(self, topic: str) -> bool:
+        """Whether anyone waits for this topic."""
+        return topic in self._watches
+
     @contextmanager
     def watch(self, *topics: str) -> Iterator[Watch]:
         """Watch these topics while the block runs; without any, every topic."""
         if self._closed:
             raise _closing()
         watch = Watch(self._loop)
-        for topic in topics or (_EVERY_TOPIC,):
+        for topic in topics or (EVERY_TOPIC,):
             self._watches.setdefault(topic, set()).add(watch)
         try:
             yield watch
         finally:
-            for topic in topics or (_EVERY_TOPIC,):
+            for topic in topics or (EVERY_TOPIC,):
                 self._forget(topic, watch)
 
     def signal(self, *topics: str) -> None:
@@ -85,7 +89,7 @@ class Waiters:
             for watch in tuple(self._watches.get(topic, ())):
                 watch.fire()
         if topics:
-            for watch in tuple(self._watches.get(_EVERY_TOPIC, ())):
+            for watch in tuple(self._watches.get(EVERY_TOPIC, ())):
                 watch.fire()
 
     def signal_threadsafe(self, *topics: str) -> None:

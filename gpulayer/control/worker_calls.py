@@ -55,8 +55,8 @@ class WorkerCalls(OpenHome):
         """
         registration.check_protocol(request.protocol)
         now = self._clock.now()
+        self._leases.hear(request.boot)
         worker_id, token = await self._database.write(lambda c: registration.register_worker(c, now, request=request, caller=caller))
-        self._leases.heard(worker_id, request.boot)
         return Registered(
             worker_id=worker_id,
             token=token,
@@ -97,8 +97,8 @@ class WorkerCalls(OpenHome):
             nonlocal asked
             if not asked:
                 asked = True
+                self._leases.hear(boot)
                 orders = await self._database.write(begin)
-                self._leases.heard(worker_id, boot)
             else:
                 orders = await self._database.read(lambda c: assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free))
             has_left = orders.drain and (worker_id, boot) not in self._told_to_drain
@@ -117,9 +117,8 @@ class WorkerCalls(OpenHome):
             assignments.hear_worker(c, now, worker_id=worker_id, boot=boot)
             return HeartbeatReply(lost=assignments.lost_of(c, worker_id=worker_id, boot=boot, running=running))
 
-        reply = await self._database.write(change)
-        self._leases.heard(worker_id, boot)
-        return reply
+        self._leases.hear(boot)
+        return await self._database.write(change)
 
     async def leave_worker(self, *, worker_id: WorkerId, boot: str) -> Done:
         """A worker takes its leave: its attempts are lost at once, and its held acquire ends."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import platform
-
-import psutil
 
 from gpulayer.protocol import Device
 
@@ -13,4 +12,8 @@ def find_mps_devices() -> tuple[Device, ...]:
     """The one MPS device of a Mac with Apple silicon, else none. Its memory is the machine's."""
     if (platform.system(), platform.machine()) != ("Darwin", "arm64"):
         return ()
-    return (Device(id="mps:0", accelerator="mps", index=0, name="Apple GPU", memory_bytes=int(psutil.virtual_memory().total)),)
+    return (
+        Device(
+            id="mps:0", accelerator="mps", index=0, name="Apple GPU", memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        ),
+    )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 REQUESTED_FIT = "_GPULAYER_FIT"
 """In a job that a script's k-th `Trainer.fit` launched: k. See `trainer.py`."""
@@ -29,6 +30,7 @@ class RankContext:
         devices: devices of the job on each node.
         accelerator: the kind that was granted; None where nobody granted one.
         output_dir: files in it come back as artifacts; None outside a job.
+        inputs_dir: where the job's inputs lie; None outside a job.
         requested_fit: which `fit` call of the script the job was submitted for.
     """
 
@@ -41,6 +43,7 @@ class RankContext:
     devices: int = 1
     accelerator: str | None = None
     output_dir: Path | None = None
+    inputs_dir: Path | None = None
     requested_fit: int | None = None
 
 
@@ -50,7 +53,7 @@ def read_rank_context(environment: Mapping[str, str] = os.environ) -> RankContex
     started_by_torchrun = "RANK" in environment and "WORLD_SIZE" in environment
     world_size = int(environment.get("WORLD_SIZE", "1")) if started_by_torchrun else 1
     local_world_size = int(environment.get("LOCAL_WORLD_SIZE", str(world_size)))
-    output = environment.get("GPULAYER_OUTPUT_DIR")
+    output, inputs = environment.get("GPULAYER_OUTPUT_DIR"), environment.get("GPULAYER_INPUTS_DIR")
     fit = environment.get(REQUESTED_FIT)
     return RankContext(
         job_id=job_id,
@@ -62,17 +65,27 @@ def read_rank_context(environment: Mapping[str, str] = os.environ) -> RankContex
         devices=int(environment.get("GPULAYER_DEVICES", str(local_world_size))),
         accelerator=environment.get("GPULAYER_ACCELERATOR") or None,
         output_dir=Path(output) if job_id and output else None,
+        inputs_dir=Path(inputs) if job_id and inputs else None,
         requested_fit=int(fit) if job_id and fit is not None else None,
     )
 
 
 def in_notebook() -> bool:
-    """Whether this process is an IPython kernel or shell; IPython is not imported for the sake of this question."""
-    return executed_cell() is not None
+    """Whether this process is an IPython kernel or shell."""
+    return executing_statement() is not None
 
 
-def executed_cell() -> int | None:
-    """The number of the cell that runs in this kernel, None where there is no kernel."""
+def executing_statement() -> tuple[int, int] | None:
+    """Which cell of this kernel runs, and its line; None where there is no kernel."""
+    # Nothing imports IPython for the sake of this question: where it is not loaded, nobody is in it.
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
-    return None if shell is None else int(shell.execution_count)
+    if shell is None:
+        return None
+    line = 0
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the only way to the statement that asks
+    while frame is not None:
+        if frame.f_globals is shell.user_ns and frame.f_locals is shell.user_ns:
+            line = frame.f_lineno
+        frame = frame.f_back
+    return int(shell.execution_count), line

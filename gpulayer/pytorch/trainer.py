@@ -3,14 +3,19 @@
 Inside a job, and for one device without a target, the loop runs in this process. Otherwise this process's source (script
 or cell) is submitted as a job, in which the same `fit` call runs the loop, and the final weights come back into the model.
 
-**Several fits.** `fit` calls are counted from 0 in every process. A script's job is told which call it is for: it repeats
-the fits before that one, runs it and the code after it, and ends at the next `fit`, so that each launched fit has a job of
-its own. A notebook launches one fit per cell; its job runs what the cell needs and the cell, and the last fit counts.
+**Several fits.** `fit` calls are counted from 0 in every process. A script's job is told which call it is for. The launched
+fits before that one are not trained again: their weights travel as an input, and the calls load them (random states do
+not travel; a fit that ran in the launching process runs in the job too). Then the job runs its own fit and the code after
+it, and ends at the next `fit`. A notebook's job runs what the launching statement needs and the statement, and the last fit
+of all that counts; so one statement launches one fit.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import itertools
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -21,14 +26,16 @@ from gpulayer.pytorch.launch import job_from_source, submit_source
 from gpulayer.pytorch.loop import EpochFigures, FitLoop
 from gpulayer.pytorch.module import Module
 from gpulayer.pytorch.precision import check_precision
-from gpulayer.pytorch.rank_context import REQUESTED_FIT, RankContext, executed_cell, read_rank_context
+from gpulayer.pytorch.rank_context import REQUESTED_FIT, RankContext, executing_statement, read_rank_context
 from gpulayer.pytorch.runtime import Runtime
-from gpulayer.pytorch.weights import load_fit, save_fit
+from gpulayer.pytorch.weights import has_fit, keep_fit, load_fit, save_fit, weights_among
 from gpulayer.spec import ACCELERATORS
 
 _fits = itertools.count()
-_launching_cells: set[int] = set()
-"""Cells of this kernel that have launched a fit."""
+_EARLIER_FITS = "gpulayer-fits"
+"""The input that holds the weights of a script's launched fits before the one that the job is for."""
+_launching_statements: set[tuple[int, int]] = set()
+"""Cells and lines of this kernel that have launched a fit."""
 
 
 class Trainer:
@@ -96,19 +103,28 @@ class Trainer:
             raise InvalidSpec("fit trains a gpulayer.pytorch.Module.", found=type(model).__name__, fix="Derive your model from Module.")
         context = read_rank_context()
         if context.is_rank:
-            self._check_against(context)
-            fit = next(_fits)
-            if context.requested_fit is not None and fit > context.requested_fit:
-                sys.exit(0)  # this call has a job of its own: the launching process submits it when it gets here
-            self._fit_here(model, train_loader, val_loader)
-            if context.output_dir is not None and context.rank == 0:
-                figures = {"callback_metrics": self.callback_metrics, "history": self.history}
-                save_fit(context.output_dir, fit, model, figures)
+            self._fit_as_rank(model, train_loader, val_loader, next(_fits), context)
         elif self.target is None and (self.devices or 1) * (self.num_nodes or 1) == 1:
             next(_fits)
             self._fit_here(model, train_loader, val_loader)
         else:
             self._fit_in_job(model, next(_fits))
+
+    def _fit_as_rank(self, model: Module, train_loader: Any, val_loader: Any | None, fit: int, context: RankContext) -> None:
+        if context.requested_fit is not None and context.inputs_dir is not None:
+            if fit > context.requested_fit:
+                sys.exit(0)  # this call has a job of its own: the launching process submits it when it gets here
+            earlier = context.inputs_dir / _EARLIER_FITS
+            if fit < context.requested_fit and has_fit(earlier, fit):
+                self._take_figures(load_fit(earlier, model, fit))
+                return
+        self._check_against(context)
+        self._fit_here(model, train_loader, val_loader)
+        if context.output_dir is not None and context.rank == 0:
+            save_fit(context.output_dir, fit, model, {"callback_metrics": self.callback_metrics, "history": self.history})
+
+    def _take_figures(self, figures: dict[str, Any]) -> None:
+        self.callback_metrics, self.history = figures["callback_metrics"], figures["history"]
 
     def _check_against(self, context: RankContext) -> None:
         for field, asked, has, option in (
@@ -155,10 +171,12 @@ class Trainer:
 
     def _fit_in_job(self, model: Module, fit: int) -> None:
         from gpulayer.bundle.source_provider import current_provider
+        from gpulayer.client.downloads import download_outputs
         from gpulayer.targets import connect
 
-        cell = executed_cell()
-        _claim_cell(cell)
+        statement = executing_statement()
+        _claim_statement(statement)
+        in_script = statement is None
         provider = current_provider()
         source = provider.collect()
         spec = job_from_source(
@@ -166,26 +184,37 @@ class Trainer:
             nodes=self.num_nodes or 1,
             devices=self.devices or 1,
             accelerator=self.accelerator,
-            env={REQUESTED_FIT: str(fit)} if cell is None else {},
+            env={REQUESTED_FIT: str(fit)} if in_script else {},
+            inputs={_EARLIER_FITS: str(_kept_fits())} if in_script and fit > 0 else {},
         )
-        if cell is None and fit > 0:
-            sys.stderr.write(f"gpulayer: the job for fit {fit} of this script first repeats the {fit} before it\n")
-        with connect(self.target or "local") as client:
+        with connect(self.target or "local") as client, tempfile.TemporaryDirectory(prefix="gpulayer-fit-") as folder:
             job = submit_source(client, spec, source)
             provider.follow(job)
-            with tempfile.TemporaryDirectory(prefix="gpulayer-fit-") as folder:
-                job.download(Path(folder))
-                figures = load_fit(Path(folder), model, fit if cell is None else None)
-        self.callback_metrics, self.history = figures["callback_metrics"], figures["history"]
+            download_outputs(client.transport, weights_among(job.outputs), Path(folder))
+            self._take_figures(load_fit(Path(folder), model, fit if in_script else None))
+            if in_script:
+                keep_fit(Path(folder), fit, _kept_fits())
 
 
-def _claim_cell(cell: int | None) -> None:
-    """Refuse a second launched fit in one cell: its job would be the same cell again, with both fits in it."""
-    if cell is None:
+@functools.cache
+def _kept_fits() -> Path:
+    """The folder in which this process keeps what its launched fits left, until it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="gpulayer-fits-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _claim_statement(statement: tuple[int, int] | None) -> None:
+    """Refuse a second launched fit of one statement of a cell, as in a loop: each one's job would run the whole loop."""
+    if statement is None:
         return
-    if cell in _launching_cells:
-        raise Unsupported("A cell launches one fit.", asked="a second one in this cell", fix="Put it into a cell of its own.")
-    _launching_cells.add(cell)
+    if statement in _launching_statements:
+        raise Unsupported(
+            "A statement of a cell launches one fit.",
+            asked=f"another one from line {statement[1]} of this cell",
+            fix="Write the fits one below the other, or put the loop into a %%gpulayer cell.",
+        )
+    _launching_statements.add(statement)
 
 
 def _check_count(field: str, value: Any) -> None:

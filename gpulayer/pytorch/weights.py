@@ -6,10 +6,11 @@ safetensors and JSON, nothing that runs code when it is read (ADR-0002). Written
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
 import torch
 from safetensors import safe_open
@@ -18,6 +19,8 @@ from safetensors.torch import load_file, save, save_file
 from gpulayer.errors import Conflict, NotFound, Unsupported
 
 WEIGHTS_FOLDER = "weights"
+
+T = TypeVar("T")
 
 
 def weights_path(output_dir: Path, fit: int) -> Path:
@@ -77,6 +80,24 @@ def load_fit(folder: Path, model: torch.nn.Module, fit: int | None) -> dict[str,
     return figures
 
 
+def has_fit(folder: Path, fit: int) -> bool:
+    """Whether this fit's weights are among these outputs."""
+    return fit in _fits_in(folder)
+
+
+def keep_fit(folder: Path, fit: int, destination: Path) -> None:
+    """Copy one fit's files from a job's outputs into a folder of fits."""
+    found = _find_weights(folder, fit)
+    for source, target in ((found, weights_path(destination, fit)), (found.with_suffix(".json"), figures_path(destination, fit))):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+
+
+def weights_among(outputs: Mapping[str, T]) -> dict[str, T]:
+    """Those of a job's outputs that `load_fit` reads."""
+    return {path: file for path, file in outputs.items() if PurePosixPath(path).parent.name == WEIGHTS_FOLDER}
+
+
 def model_name(path: Path) -> str:
     """The name that the fitted model had in the job's script, empty where it had none."""
     with safe_open(path, framework="pt") as file:
@@ -111,10 +132,14 @@ def _plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _find_weights(folder: Path, fit: int | None) -> Path:
+def _fits_in(folder: Path) -> dict[int, Path]:
     # Rank 0 lives on node 0, whose outputs have a folder of their own where there are several nodes.
     candidates = [path for part in (folder, folder / "node0") for path in (part / WEIGHTS_FOLDER).glob("fit*.safetensors")]
-    found = {int(path.stem.removeprefix("fit")): path for path in candidates}
+    return {int(path.stem.removeprefix("fit")): path for path in candidates if path.stem.removeprefix("fit").isdigit()}
+
+
+def _find_weights(folder: Path, fit: int | None) -> Path:
+    found = _fits_in(folder)
     wanted = max(found, default=None) if fit is None else fit
     if wanted is None or wanted not in found:
         raise NotFound(

@@ -147,15 +147,14 @@ class TaskProcess:
 
     def _handle_next(self) -> None:
         """Take one thing from the inbox, or do what is due."""
-        name, (due, action) = min(self._deadlines.items(), key=lambda item: item[1][0], default=("", (float("inf"), lambda: None)))
-        remaining = due - time.monotonic()
+        name = min(self._deadlines, key=lambda name: self._deadlines[name][0], default=None)
+        remaining = None if name is None else max(0.0, self._deadlines[name][0] - time.monotonic())
         try:
-            handle = self._inbox.get(timeout=None if remaining == float("inf") else max(0.0, remaining))
+            handle = self._inbox.get(timeout=remaining)
         except queue.Empty:
-            del self._deadlines[name]
-            action()
-        else:
-            handle()
+            assert name is not None
+            _, handle = self._deadlines.pop(name)
+        handle()
 
     def _set_deadline(self, name: str, seconds: float, action: Callable[[], None]) -> None:
         self._deadlines[name] = (time.monotonic() + seconds, action)
@@ -210,14 +209,15 @@ class TaskProcess:
         rank, pid = self._ranks.find(int(message["rank"])), int(message["pid"])
         if rank is None or rank.peer is not None or (not self._is_distributed and pid != self._root_pid):
             return  # a process that a rank started, with the same environment
+        was_unknown = rank.pid is None
         rank.peer, rank.pid = peer, pid
         self._start_clock()
         if self._is_distributed and self._ranks.all_connected and self._launcher is not None:
             self._launcher.send({"type": "ranks_started"})
         if (ended := self._unknown_ends.pop(pid, None)) is not None:
             self._handle_exit(ended, from_launcher=True)
-        elif self._stop_reason is not None and self._processes is not None:
-            self._processes.signal(pid, signal.SIGKILL)  # it came up while its siblings were being stopped
+        elif self._stop_reason is not None and was_unknown:
+            self._ask_to_end([rank])  # it came up while its siblings were being stopped
 
     def _handle_failed(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
         rank = self._ranks.find_peer(peer)
@@ -317,39 +317,35 @@ class TaskProcess:
                 rank.collateral = rank.collateral or not (rank.failed or rank.returned)
         if reason == "kill" or not alive:
             self._finish()
-        elif reason == "collateral":
-            self._signal_ranks(signal.SIGTERM)
-            self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
         else:
             self._ask_to_end(alive)
-            self._set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
+            if reason == "collateral":
+                self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+            else:
+                self._set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
 
-    def _ask_to_end(self, alive: list[LocalRank]) -> None:
-        """SIGINT, which Python unwinds from; SIGTERM where the rank has a handler for it, or ignores SIGINT.
+    def _ask_to_end(self, ranks: list[LocalRank]) -> None:
+        """SIGTERM to siblings of a failed rank; else SIGINT, which Python unwinds from, where SIGTERM has no handler.
 
         Sent to the ranks and not to what they started: a loader worker that dies first spoils an emergency checkpoint. A
-        command that isn't Python gets it as from a terminal, with its process group.
+        command that isn't Python gets SIGINT as from a terminal, with its process group. A rank that has said how it ended
+        is leaving, and still has to flush what it printed.
         """
-        assert self._processes is not None
         is_python = self._is_distributed or self._command()[0] == self._plan.python
-        for rank in alive:
-            assert rank.pid is not None
-            prefers_term = catches_signal(rank.pid, signal.SIGTERM) or ignores_signal(rank.pid, signal.SIGINT)
-            if prefers_term:
+        for rank in ranks:
+            if self._processes is None or rank.pid is None or rank.failed or rank.returned:
+                continue
+            uses_term = self._stop_reason == "collateral" or catches_signal(rank.pid, signal.SIGTERM)
+            if uses_term or ignores_signal(rank.pid, signal.SIGINT):
                 self._processes.signal(rank.pid, signal.SIGTERM)
             else:
                 self._processes.signal(rank.pid, signal.SIGINT, group=not is_python)
 
     def _end_of_grace(self) -> None:
-        self._signal_ranks(signal.SIGTERM)
-        self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
-
-    def _signal_ranks(self, number: signal.Signals) -> None:
-        assert self._processes is not None
         for rank in self._ranks.alive:
-            # One that has said how it ended is leaving, and still has to flush what it printed.
-            if rank.pid is not None and not rank.failed and not rank.returned:
-                self._processes.signal(rank.pid, number)
+            if self._processes is not None and rank.pid is not None:
+                self._processes.signal(rank.pid, signal.SIGTERM)
+        self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
 
     def _kill_rank(self, rank: LocalRank) -> None:
         if self._processes is not None and rank.is_alive and rank.pid is not None:

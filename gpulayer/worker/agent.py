@@ -49,8 +49,6 @@ from gpulayer.worker.workspace import WorkspaceRoot
 
 LEAVE_SECONDS = 5.0
 """How long the word of leave may take; without it the lease runs out instead."""
-DRAINING_POLL_SECONDS = 5.0
-"""A worker that drains ends when its last task does; a call made at that very moment is held no longer than this."""
 QUICK_ANSWER_SECONDS = 0.05
 """An acquire that was to be held and comes back empty sooner than this was not held."""
 UNHELD_PAUSE_SECONDS = 0.5
@@ -229,7 +227,7 @@ class Agent:
             free=0 if self._draining else self._place.slots.capacity,
             received=received,
             known_orders=known,
-            wait=DRAINING_POLL_SECONDS if self._draining else settings.LONG_POLL_SECONDS,
+            wait=settings.LONG_POLL_SECONDS,
         )
         orders: WorkerOrders = self._link.call("acquire_task", request)
         with self._lock:
@@ -278,8 +276,10 @@ class Agent:
         if self._heartbeat is not None:
             self._heartbeat.work_changed()
         if self._draining and self._is_idle():
-            # The held acquire has nothing more to wait for; a goodbye ends it.
+            # The held acquire has nothing more to wait for.
             self._say_goodbye()
+            self._stopping.set()
+            self._link.close()
 
     def _disown(self, order: StopOrder) -> None:
         """Nothing of this attempt runs here: say so, or its job would wait for its end."""

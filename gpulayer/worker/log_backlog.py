@@ -14,7 +14,8 @@ from typing import IO
 import msgspec
 
 from gpulayer.protocol import LogChunk, Stream
-from gpulayer.settings import LOG_CHUNK_BYTES
+from gpulayer.settings import LOG_CHUNK_BYTES, LOG_FLUSH_SECONDS
+from gpulayer.worker.overwritten import without_overwritten
 
 MEMORY_BYTES = 8 * 1024 * 1024
 _LENGTH_BYTES = 4
@@ -35,8 +36,6 @@ class _OpenChunk:
     """The newest output of one rank, still growing."""
 
     stream: Stream
-    offset: int
-    first_line: int
     time: float
     data: bytearray
 
@@ -87,11 +86,7 @@ class LogBacklog:
             chunk = self._chunk_for(rank, stream)
             piece = view[: LOG_CHUNK_BYTES - len(chunk.data)]
             chunk.data += piece
-            lines = bytes(piece).count(b"\n")
-            position = self._positions[rank, stream]
-            position.offset += len(piece)
-            position.line += lines
-            self.pending_lines += lines
+            self.pending_lines += bytes(piece).count(b"\n")
             self.pending_bytes += len(piece)
             view = view[len(piece) :]
             if len(chunk.data) == LOG_CHUNK_BYTES:
@@ -128,28 +123,33 @@ class LogBacklog:
 
     def _chunk_for(self, rank: int | None, stream: Stream) -> _OpenChunk:
         chunk = self._open.get(rank)
-        if chunk is not None and chunk.stream == stream:
+        now = self._clock()
+        # No chunk spans more than a flush interval, also while nothing can be sent: only so much may be overwritten.
+        if chunk is not None and chunk.stream == stream and now - chunk.time <= LOG_FLUSH_SECONDS:
             return chunk
         if chunk is not None:
             # Sealed when the rank changes its stream: that keeps the order of reading between the two.
             self._seal_rank(rank)
-        position = self._positions.setdefault((rank, stream), _Position())
-        chunk = _OpenChunk(stream, position.offset, position.line, self._clock(), bytearray())
+        chunk = _OpenChunk(stream, now, bytearray())
         self._open[rank] = chunk
         return chunk
 
     def _seal_rank(self, rank: int | None) -> None:
         chunk = self._open.pop(rank)
+        position = self._positions.setdefault((rank, chunk.stream), _Position())
+        data = without_overwritten(bytes(chunk.data))
         sealed = LogChunk(
             attempt=self._attempt,
             node=self._node,
             rank=rank,
             stream=chunk.stream,
-            offset=chunk.offset,
-            first_line=chunk.first_line,
+            offset=position.offset,
+            first_line=position.line,
             time=chunk.time,
-            data=bytes(chunk.data),
+            data=data,
         )
+        position.offset += len(data)
+        position.line += data.count(b"\n")
         # Once something lies in the spool, everything newer goes there too, or the order would be lost.
         if self._spool.is_empty and self._held_bytes + len(sealed.data) + _CHUNK_COST_BYTES <= self._memory_bytes:
             self._hold(sealed)

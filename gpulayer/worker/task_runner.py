@@ -42,6 +42,8 @@ from gpulayer.worker.workspace import Workspace
 
 REPORT_SECONDS = 1.0
 """How long the report of a first failure may hold up the stopping of its siblings; the finish carries it again."""
+DEVICE_SECONDS = 30.0
+"""How long a device may still be held by an attempt that the control plane has given up and this worker is killing."""
 LEAVE_FLUSH_SECONDS = 5.0
 """How long a worker that takes its leave goes on sending what its tasks have printed."""
 
@@ -178,12 +180,14 @@ class TaskRunner:
     def _run_to_result(self) -> TaskResult:
         """Run the task; whatever keeps it from running is its result, never silence."""
         try:
-            self._place.slots.hold(self.assignment.devices, self.ref)
+            self._place.slots.hold(self.assignment.devices, self.ref, wait_seconds=DEVICE_SECONDS, give_up=self._stopped)
             plan = self._prepare()
             process = self._start_process(plan)
         except (_Stopped, Interrupted):
             return TaskResult(state="cancelled", ranks=(), failure=None)
         except (GPUlayerError, OSError) as error:
+            if self._stopped.is_set():
+                return TaskResult(state="cancelled", ranks=(), failure=None)
             return self._not_started(str(error))
         result = process.wait()
         if self._announcer is not None:
@@ -325,6 +329,7 @@ class TaskRunner:
             self._stopped.set()
             process = self._process
         self._place.link.wake()
+        self._place.slots.wake()
         if process is not None:
             process.stop(reason)
 

@@ -95,7 +95,7 @@ class WorkspaceRoot:
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / name
         self.path.mkdir(mode=0o700, parents=True)
-        self._lock = _lock_folder(self.path)
+        self._lock = _own_folder(self.path)
         _remove_abandoned(folder)
 
     def workspace(self, name: str) -> Workspace:
@@ -103,13 +103,25 @@ class WorkspaceRoot:
 
     def close(self) -> None:
         remove_tree(self.path)
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.close()
 
 
-def _lock_folder(folder: Path) -> IO[bytes] | None:
-    """Hold a folder's lock until the file is closed; None when another process holds it. The kernel lets go when we die."""
-    file = (folder / _LOCK_NAME).open("wb")
+def _own_folder(folder: Path) -> IO[bytes]:
+    """Put a locked lock file into a folder that is ours; the kernel lets go of it when this process dies."""
+    unnamed = folder / f"{_LOCK_NAME}-unnamed"
+    file = unnamed.open("wb")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    # Locked first, named then: another agent never finds a lock file that nobody holds yet.
+    unnamed.rename(folder / _LOCK_NAME)
+    return file
+
+
+def _take_over(folder: Path) -> IO[bytes] | None:
+    """The lock of a folder whose agent is gone; None while that lives."""
+    try:
+        file = (folder / _LOCK_NAME).open("rb")
+    except FileNotFoundError:
+        return None  # its agent is just about to lock it, or has just removed it
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -120,10 +132,7 @@ def _lock_folder(folder: Path) -> IO[bytes] | None:
 
 def _remove_abandoned(folder: Path) -> None:
     for other in folder.iterdir():
-        # Without a lock file an agent is just about to lock it.
-        if not (other / _LOCK_NAME).exists():
-            continue
-        lock = _lock_folder(other)
+        lock = _take_over(other)
         if lock is not None:
             _log.info("removing the workspaces of an agent that is gone: %s", other)
             remove_tree(other)

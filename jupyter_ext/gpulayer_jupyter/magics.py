@@ -7,7 +7,8 @@ the kernel.
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -21,11 +22,13 @@ from gpulayer.protocol import JobStatus, WorkerStatus
 from gpulayer.spec import AnyJob, node_count
 from gpulayer_jupyter.export.bundle_maker import Export
 from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of
-from gpulayer_jupyter.options import cell_parser, line_parser, parse_cell_options, parse_command
+from gpulayer_jupyter.options import OptionParser, cell_parser, line_parser, parse_cell_options, parse_command
 from gpulayer_jupyter.output import mark_of
 from gpulayer_jupyter.preview import describe_export
 from gpulayer_jupyter.refusals import shown
 from gpulayer_jupyter.results import follow_to_end, load_weights
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def load_magics(ipython: Any) -> None:
@@ -35,20 +38,32 @@ def load_magics(ipython: Any) -> None:
         ipython.register_magics(GPUlayerMagics)
 
 
+def _documented(parser: OptionParser) -> Callable[[F], F]:
+    """Show the options in `%%gpulayer?`."""
+
+    def document(function: F) -> F:
+        function.__doc__ = f"{function.__doc__}\n\n{parser.format_help()}"
+        return function
+
+    return document
+
+
 @magics_class
 class GPUlayerMagics(Magics):
     """The magics of one shell."""
 
-    @cell_magic("gpulayer")
+    shell: Any
+    _notes: list[str]
+
+    @cell_magic("gpulayer")  # type: ignore[arg-type]  # its annotations know no methods
+    @_documented(cell_parser())
     @shown
     def run_cell(self, line: str, cell: str) -> Job | None:
         """Run the cell's body as a job."""
         options = parse_cell_options(line)
-        # Checked before anything is exported: a wrong option is worth no further question.
-        spec = job_of(options, script="main.py")
+        job_of(options, script="main.py")  # a wrong option is told before anything is exported
         export = export_magic_cell(self.shell, cell)
-        if export.script != "main.py":
-            spec = job_of(options, script=export.script)
+        spec = job_of(options, script=export.script, name=f"cell-{export.program.cells[-1]}" if export.program.cells else None)
         client = targets.connect(options.target)
         keep_open = False
         try:
@@ -67,7 +82,7 @@ class GPUlayerMagics(Magics):
                 self._say(f"job {job.id} {job.name} submitted; %gpulayer attach {job.id} follows it")
                 return job
             follow_to_end(job, self.shell, program=export.program, notes=self._notes)
-            for said in load_weights(job, self.shell.user_ns):
+            for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
                 self._say(said)
             return None
         finally:
@@ -81,12 +96,11 @@ class GPUlayerMagics(Magics):
         )
         return client.submit(spec, source=export.bundle)
 
-    @line_magic("gpulayer")
+    @line_magic("gpulayer")  # type: ignore[arg-type]
+    @_documented(line_parser())
     @shown
     def run_command(self, line: str) -> None:
         """Carry out one command."""
-        if not line.strip():
-            raise UsageError(f"%gpulayer needs a command.\n{line_parser().format_usage().strip()}")
         options = parse_command(line)
         with targets.connect(options.target) as client:
             match options.command:
@@ -108,17 +122,19 @@ class GPUlayerMagics(Magics):
                 case "attach":
                     follow_to_end(client.job(options.job), self.shell)
 
+    # With anything above it in the cell, IPython takes `%%gpulayer …` for a line magic of the name `%gpulayer`.
+    @line_magic("%gpulayer")  # type: ignore[arg-type]
+    def refuse_below_first_line(self, line: str) -> None:  # noqa: ARG002 - the options of a cell that is not run
+        """Say where `%%gpulayer` belongs; returning instead would let IPython run the cell's body in this kernel."""
+        raise UsageError("%%gpulayer must be the first line of the cell.\nMove what stands above it below; nothing of its body has run.")
+
     @staticmethod
     def _say(text: str) -> None:
         if text:
             print(text)  # noqa: T201 - the cell's own output
 
 
-GPUlayerMagics.run_cell.__doc__ = f"{GPUlayerMagics.run_cell.__doc__}\n\n{cell_parser().format_help()}"
-GPUlayerMagics.run_command.__doc__ = f"{GPUlayerMagics.run_command.__doc__}\n\n{line_parser().format_help()}"
-
-
-def job_of(options: Namespace, *, script: str) -> AnyJob:
+def job_of(options: Namespace, *, script: str, name: str | None = None) -> AnyJob:
     """The job that these options ask for.
 
     Raises:
@@ -129,7 +145,7 @@ def job_of(options: Namespace, *, script: str) -> AnyJob:
         nodes=options.nodes,
         devices=options.devices,
         launcher=options.launcher,
-        name=options.name,
+        name=options.name or name,
         accelerator=options.accelerator,
         env=dict(options.env),
         inputs=dict(options.input),

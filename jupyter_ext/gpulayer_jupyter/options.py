@@ -6,20 +6,26 @@ Runs in the kernel.
 from __future__ import annotations
 
 import re
-import textwrap
-from argparse import ArgumentTypeError, Namespace
-from typing import Any
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
-from IPython.core.magic_arguments import MagicArgumentParser
-from IPython.utils.process import arg_split
+from IPython.utils._process_common import arg_split
 
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def cell_parser() -> MagicArgumentParser:
+class OptionParser(ArgumentParser):
+    """argparse for a line in a cell: what it can't read is IPython's UsageError, and nothing leaves the process."""
+
+    def error(self, message: str) -> NoReturn:
+        usage = " ".join(self.format_usage().removeprefix("usage: ").split())
+        raise UsageError(f"{message}\nUsage: {usage}")
+
+
+def cell_parser() -> OptionParser:
     """The options of the cell magic."""
     parser = _parser("%%gpulayer", "Run this cell on ranks: nodes × devices processes with what the cell needs of earlier cells.")
     parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="how many workers take part (1)")
@@ -41,7 +47,7 @@ def cell_parser() -> MagicArgumentParser:
     return parser
 
 
-def line_parser() -> MagicArgumentParser:
+def line_parser() -> OptionParser:
     """The commands of the line magic."""
     parser = _parser("%gpulayer", "Look after jobs: jobs, logs JOB, cancel JOB, attach JOB, workers.")
     parser.add_argument("command", choices=("jobs", "logs", "cancel", "attach", "workers"))
@@ -58,7 +64,7 @@ def parse_cell_options(line: str) -> Namespace:
     Raises:
         UsageError: an option that there is not, or a value that can't be read.
     """
-    return _parse(cell_parser(), line)
+    return cell_parser().parse_args(_split(line))
 
 
 def parse_command(line: str) -> Namespace:
@@ -68,27 +74,17 @@ def parse_command(line: str) -> Namespace:
         UsageError: no such command, a job that is not named, or a cell magic that is not the cell's first line.
     """
     words = _split(line)
-    if words and words[0].startswith("-"):
-        raise UsageError("%%gpulayer must be the first line of the cell.\nMove comments and blank lines below it; this cell has not run.")
-    options = _parse(line_parser(), line)
+    if not words or words[0].startswith("-"):
+        line_parser().error("%gpulayer needs a command")
+    options = line_parser().parse_args(words)
     if options.command in ("logs", "cancel", "attach") and not options.job:
         raise UsageError(f"%gpulayer {options.command} needs a job's id.\n%gpulayer jobs lists them.")
     return options
 
 
-def _parser(name: str, description: str) -> MagicArgumentParser:
-    parser = MagicArgumentParser(prog=name, description=description)
-    parser.allow_abbrev = False  # `--dev 4` would mean something else once there is another option
-    return parser
-
-
-def _parse(parser: MagicArgumentParser, line: str) -> Namespace:
-    try:
-        options: Namespace = parser.parse_args(_split(line))
-    except UsageError as error:
-        usage = textwrap.shorten(parser.format_usage().replace("usage: ", ""), 400)
-        raise UsageError(f"{str(error).strip()}\nUsage: {usage}") from None
-    return options
+def _parser(name: str, description: str) -> OptionParser:
+    # No abbreviations: `--dev 4` would mean something else once there is another option.
+    return OptionParser(prog=name, description=description.replace("%", "%%"), add_help=False, allow_abbrev=False)
 
 
 def _split(line: str) -> list[str]:

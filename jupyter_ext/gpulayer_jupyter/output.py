@@ -10,8 +10,8 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from gpulayer.client.log_lines import LineAssembler, LogLine
@@ -19,7 +19,7 @@ from gpulayer.protocol import JobStatus, LogPage
 from gpulayer.spec import node_count
 from gpulayer.states import JobState
 from gpulayer_jupyter.export.script import Program
-from gpulayer_jupyter.refusals import cell_line
+from gpulayer_jupyter.refusals import LineTranslator
 
 OUTPUT_LIMIT_BYTES = 16 * 1024
 """Of text per job in the saved notebook; the whole is in the job's log."""
@@ -34,6 +34,7 @@ _Key = tuple[int, str]  # rank (-1: the launcher), stream
 class _Stream:
     """The last lines of one stream of one rank, and how many there were."""
 
+    translator: LineTranslator
     lines: deque[str] = field(default_factory=deque)
     size: int = 0
     count: int = 0
@@ -67,27 +68,25 @@ class JobView:
 
     def add_page(self, page: LogPage) -> list[LogLine]:
         """Take what came in; returns the lines that it completed."""
-        lines = self._assembler.feed(page.chunks)
+        lines = list(self._add(self._assembler.feed(page.chunks)))
         self._open = self._assembler.open_lines()
-        self._add(lines)
         return lines
 
     def finish(self) -> list[LogLine]:
         """Nothing more comes: what no newline ended is a line too."""
-        lines = self._assembler.finish()
         self._open = []
-        self._add(lines)
-        return lines
+        return list(self._add(self._assembler.finish()))
 
-    def _add(self, lines: Iterable[LogLine]) -> None:
+    def _add(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
         for line in lines:
-            self._streams.setdefault(_key(line), _Stream()).add(self.clean(line.text))
-
-    def clean(self, text: str) -> str:
-        """A line as it stands at the end of a terminal: after its last carriage return, without control sequences."""
-        last = next((part for part in reversed(text.split("\r")) if part), "")
-        last = _SEQUENCE.sub("", cell_line(last, self._program))
-        return last if len(last) <= _LINE_LIMIT else f"{last[:_LINE_LIMIT]}…"
+            key = _key(line)
+            stream = self._streams.get(key)
+            if stream is None:
+                stream = self._streams[key] = _Stream(LineTranslator(self._program))
+            text = stream.translator.translate(clean_line(line.text))
+            if text is not None:
+                stream.add(text)
+                yield replace(line, text=text)
 
     # ---- text
 
@@ -120,7 +119,7 @@ class JobView:
         for line in self._open:
             key = _key(line)
             if key[0] >= 0:
-                streams.setdefault(key, []).append(self.clean(line.text))
+                streams.setdefault(key, []).append(clean_line(line.text))
                 counts[key] = counts.get(key, 0) + 1
         parts = [*self.notes, self.header()]
         room = _shares({key: sum(len(text.encode()) + 16 for text in lines) for key, lines in streams.items()}, OUTPUT_LIMIT_BYTES)
@@ -132,6 +131,12 @@ class JobView:
                 parts.append(f"{mark} … {skipped} lines skipped: %gpulayer logs {self.status.job_id}{_rank_option(key[0])}")
             parts.extend(f"{mark} {text}".rstrip() for text in kept)
         return "\n".join(parts)
+
+
+def clean_line(text: str) -> str:
+    """A line as it stands at the end in a terminal: after its last carriage return, without control sequences."""
+    last = _SEQUENCE.sub("", next((part for part in reversed(text.split("\r")) if part), ""))
+    return last if len(last) <= _LINE_LIMIT else f"{last[:_LINE_LIMIT]}…"
 
 
 def mark_of(rank: int | None, stream: str) -> str:
@@ -238,7 +243,7 @@ class TerminalDisplay:
             self._header = stage
             self._write([*view.notes, view.header()])
             view.notes.clear()
-        self._write([f"{mark_of(line.rank, line.stream)} {view.clean(line.text)}" for line in lines if line.rank is not None])
+        self._write([f"{mark_of(line.rank, line.stream)} {line.text}" for line in lines if line.rank is not None])
 
     def pending_seconds(self) -> float | None:
         return None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import re
+import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from gpulayer.errors import GPUlayerError, JobFailed
+from gpulayer.errors import GPUlayerError, JobFailed, NotExportable
 from gpulayer_jupyter.export.script import Program
 
 P = ParamSpec("P")
@@ -30,11 +31,20 @@ def shown(function: Callable[P, R]) -> Callable[P, R]:
         except GPUlayerError as error:
             show_as(error, [f"{type(error).__name__}: {error.two_lines()}"])
             raise
+        except SyntaxError as error:
+            raise _syntax_refusal(error) from None
         except KeyboardInterrupt as interrupt:
             show_as(interrupt, ["KeyboardInterrupt"])
             raise
 
     return wrapper
+
+
+def _syntax_refusal(error: SyntaxError) -> NotExportable:
+    """A syntax error of the cell as Python shows it; IPython would show a SyntaxError with every frame of ours above."""
+    refusal = NotExportable(f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})")
+    show_as(refusal, "".join(traceback.format_exception_only(error)).rstrip().splitlines())
+    return refusal
 
 
 def show_as(error: BaseException, lines: list[str]) -> None:
@@ -46,46 +56,45 @@ def show_as(error: BaseException, lines: list[str]) -> None:
 def show_failure(failed: JobFailed, program: Program | None) -> None:
     """Show the guilty rank first, then its traceback in the notebook's cells and lines."""
     lines = [f"{type(failed).__name__}: {failed.message}"]
-    traceback = failed.details.get("traceback")
-    if traceback:
-        lines += ["", *cell_traceback(str(traceback), program).rstrip().splitlines(), ""]
-    if failed.fix:
+    told = failed.details.get("traceback")
+    if told:
+        lines += ["", *cell_traceback(str(told), program).rstrip().splitlines(), "", _read_more(failed)]
+    elif failed.fix:
         lines.append(failed.fix)
     show_as(failed, lines)
 
 
-def cell_traceback(traceback: str, program: Program | None) -> str:
-    """A rank's traceback with `main.py` and `cell.py` lines as cells and lines, and without the frame that joins the two."""
-    shown_lines: list[str] = []
-    dropping = False
-    for text in traceback.splitlines():
+def _read_more(failed: JobFailed) -> str:
+    rank = (failed.details.get("failure") or {}).get("rank")
+    return f"All its output: %gpulayer logs {failed.details.get('job_id')}{f' --rank {rank}' if rank is not None else ''}"
+
+
+class LineTranslator:
+    """One stream's lines as they come, with the cells' places in the tracebacks that a rank prints."""
+
+    def __init__(self, program: Program | None) -> None:
+        self._program = program
+        self._dropping = False
+
+    def translate(self, text: str) -> str | None:
+        """The line as it is shown; None for the frame that joins `main.py` and `cell.py`."""
         frame = _FRAME.match(text)
-        if frame is not None:
-            dropping = False
-            place = place_in_cells(frame["path"], int(frame["line"]), program)
-            if place is not None:
-                text = f"{frame['indent']}{place}{frame['rest']}"
-            elif program is not None and frame["path"].rpartition("/")[2] in program.files and "/source/" in frame["path"]:
-                dropping = True
-            else:
-                text = _WORKSPACE.sub("", text)
-        elif not text.startswith("    "):
-            dropping = False
-        if not dropping:
-            shown_lines.append(text)
-    return "\n".join(shown_lines)
-
-
-def cell_line(text: str, program: Program | None) -> str:
-    """One line of output; the same for a traceback that a rank printed."""
-    if 'File "' not in text:
-        return text
-    frame = _FRAME.match(text)
-    if frame is not None:
-        place = place_in_cells(frame["path"], int(frame["line"]), program)
+        if frame is None:
+            self._dropping = self._dropping and text.startswith("    ")
+            return None if self._dropping else _WORKSPACE.sub("", text)
+        place = place_in_cells(frame["path"], int(frame["line"]), self._program)
         if place is not None:
+            self._dropping = False
             return f"{frame['indent']}{place}{frame['rest']}"
-    return _WORKSPACE.sub("", text)
+        folder, _, name = frame["path"].rpartition("/")
+        self._dropping = self._program is not None and folder.endswith("/source") and name in self._program.files
+        return None if self._dropping else _WORKSPACE.sub("", text)
+
+
+def cell_traceback(told: str, program: Program | None) -> str:
+    """A rank's traceback with `main.py` and `cell.py` lines as cells and lines, and without the frame that joins the two."""
+    translator = LineTranslator(program)
+    return "\n".join(text for text in map(translator.translate, told.splitlines()) if text is not None)
 
 
 def place_in_cells(path: str, line: int, program: Program | None) -> str | None:

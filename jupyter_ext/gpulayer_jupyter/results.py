@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,13 @@ class _News:
             display.show(view, lines)
 
 
-def load_weights(job: Job, namespace: dict[str, Any]) -> list[str]:
+def load_weights(job: Job, namespace: dict[str, Any], *, on_loaded: Callable[[str, Path], None]) -> list[str]:
     """Load the weights that the job's Trainers left into the models of the same names; returns what to say about it.
+
+    Args:
+        job: one that succeeded.
+        namespace: the kernel's names.
+        on_loaded: told each name and the file of its weights, which goes away afterwards.
 
     Raises:
         Conflict: they are not those of the model that has the name here.
@@ -137,5 +143,6 @@ def load_weights(job: Job, namespace: dict[str, Any]) -> list[str]:
                     found=str(error).splitlines()[0],
                     fix=f"Run the cell that builds '{name}' again, or read them with job.weights({fit}).",
                 ) from error
+            on_loaded(name, here)
             said.append(f"'{name}' holds the weights of fit {fit}")
     return said

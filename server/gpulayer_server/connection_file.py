@@ -20,6 +20,7 @@ from gpulayer._version import __version__
 from gpulayer.errors import Unsupported
 from gpulayer.protocol import PROTOCOL_VERSION
 
+_RECORD_SUFFIX = ".issued"
 _ANY_ADDRESS = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "[::1]"}  # noqa: S104 (compared, not bound)
 
 
@@ -34,6 +35,11 @@ class ConnectionFile:
 
     path: Path
     token: str
+
+    def remove(self) -> None:
+        """Remove it, and the record of its token. Blocks for disk."""
+        self.path.unlink(missing_ok=True)
+        _record(self.path).unlink(missing_ok=True)
 
 
 def server_url(serverapp: Any) -> str:
@@ -74,6 +80,8 @@ def write_connection_file(home: Path, *, url: str, base_url: str, token: str) ->
     unfinished = folder / f".{server_id}.tmp"
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(content, file, indent=2)
+    # A second name: clients remove the file of a server that was killed, and its token is still to be revoked then.
+    os.link(unfinished, _record(path))
     unfinished.rename(path)
     return ConnectionFile(path=path, token=token)
 
@@ -81,16 +89,20 @@ def write_connection_file(home: Path, *, url: str, base_url: str, token: str) ->
 def remove_stale_files(home: Path) -> list[str]:
     """Remove the files of servers of this machine that no longer run, and return their tokens. Blocks for disk."""
     tokens = []
-    for path in (home / "servers").glob("*.json"):
+    for record in (home / "servers").glob(f"*{_RECORD_SUFFIX}"):
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(record.read_text())
             pid, host, started_at, token = content["pid"], content["host"], content["started_at"], content["token"]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             continue  # gone in the meantime, or written by something else: not ours to judge
         if host == socket.gethostname() and not _runs(pid, started_at):
-            path.unlink(missing_ok=True)
+            ConnectionFile(path=record.with_suffix(".json"), token=token).remove()
             tokens.append(token)
     return tokens
+
+
+def _record(path: Path) -> Path:
+    return path.with_suffix(_RECORD_SUFFIX)
 
 
 def _runs(pid: int, started_at: float) -> bool:

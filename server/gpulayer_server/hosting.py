@@ -107,7 +107,7 @@ class ControlPlaneHost:
             return
         if os.environ.get(CONNECTION_FILE_VARIABLE) == str(withdrawn.path):
             del os.environ[CONNECTION_FILE_VARIABLE]
-        await asyncio.to_thread(withdrawn.path.unlink, missing_ok=True)
+        await asyncio.to_thread(withdrawn.remove)
         if control_plane is not None:
             await control_plane.revoke_token(withdrawn.token)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulayer_jupyter.options import cell_parser, line_parser
 
 from gpulayer import errors, settings
 from gpulayer.calls import API_PREFIX, CALLS
@@ -118,9 +119,9 @@ def test_every_command_and_its_options_are_documented(generator: dict[str, Any])
 
 def test_every_magic_option_is_documented(generator: dict[str, Any]) -> None:
     text = page("notebook.md")
-    options = [name for names, _ in generator["magic_options"]() for name in names]
-    assert len(options) > 5
-    assert [name for name in options if f"{name}" not in text] == []
+    written = [option for parser in (cell_parser(), line_parser()) for option, _ in generator["magic_options"](parser)]
+    assert len(written) > 10
+    assert [option for option in written if f"`{option}`".replace("|", "\\|") not in text] == []
 
 
 def test_the_dependencies_are_those_of_the_decision() -> None:

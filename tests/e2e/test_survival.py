@@ -74,12 +74,12 @@ def test_kill_of_the_server(served: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize("retries", [0, 1])
 def test_kill_of_a_worker(served: Served, tmp_path: Path, retries: int) -> None:
     gate = tmp_path / "gate"
+    served.client.ensure_local_workers(2 + retries, cpu_devices=2)
     job = start_job(served, gate, retries=retries)
     ranks = [int(line.text.split()[2]) for line in job.logs() if line.text.startswith("begin")]
     victim = job.refresh().status.tasks[1].worker
     os.kill(worker_process(served, victim).pid, signal.SIGKILL)
     if retries:
-        served.client.ensure_local_workers(2, cpu_devices=2)
         gate.touch()
     job.wait(timeout=120)
     _, alive = psutil.wait_procs([psutil.Process(pid) for pid in ranks if psutil.pid_exists(pid)], timeout=10)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from support.hosted import Hosted
+from support.hosted import Hosted, leave
 
 from gpulayer.errors import TooManyCalls, decode_error
 
@@ -15,7 +15,7 @@ async def test_a_call_whose_client_goes_away_ends_at_once(hosted: Hosted) -> Non
     after = await hosted.last_event()
     writer, _, task = await hosted.hold(f"events?after={after}&wait=30")
     left_at = time.monotonic()
-    writer.close()
+    await leave(writer)
     await asyncio.wait([task], timeout=5)
     assert task.cancelled()
     assert time.monotonic() - left_at < 0.5
@@ -39,7 +39,7 @@ async def test_an_assignment_that_could_not_be_delivered_goes_to_the_next_call(h
         submit = asyncio.ensure_future(
             hosted.call("POST", "jobs", body={"spec": {"kind": "command", "argv": ["true"]}, "idempotency_key": f"key-{round_number}"})
         )
-        writer.transport.abort()
+        await leave(writer, abruptly=True)
         job = await submit
         orders = await hosted.call("POST", "worker/acquire", token=token, body={**worker, "free": 1, "wait": 5})
         (assignment,) = orders["assignments"]
@@ -66,10 +66,10 @@ class TestBound:
         await hosted.call("GET", "jobs")
         writer, _, task = await hosted.hold(f"events?after={after}&wait=30", token=hosted.jupyter_token)
         for one in [*held, (writer, None, task)]:
-            one[0].close()
+            await leave(one[0])
         await asyncio.wait([one[2] for one in [*held, (writer, None, task)]], timeout=5)
         again = await hosted.hold(f"events?after={after}&wait=30")
-        again[0].close()
+        await leave(again[0])
         await asyncio.wait([again[2]], timeout=5)
 
 
@@ -83,5 +83,5 @@ async def test_the_server_stops_with_held_calls(hosted: Hosted) -> None:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
         assert head.startswith(b"HTTP/1.1 503")
         assert b"Retry-After" in head
-        writer.close()
+        await leave(writer)
     assert (await hosted.fetch("GET", "gpulayer/v1/jobs", token="any")).code == 503

@@ -65,15 +65,17 @@ async def test_files_of_dead_servers_are_removed_and_their_tokens_revoked(unstar
     earlier = await ControlPlane.open(gpulayer_home)
     token = await earlier.issue_client_token("u", valid_seconds=None)
     await earlier.close()
-    connection_file.write_connection_file(gpulayer_home, url="http://127.0.0.1:1/", base_url="/", token=token)
-    (stale,) = (gpulayer_home / "servers").glob("*.json")
-    content = json.loads(stale.read_text())
-    stale.write_text(json.dumps({**content, "started_at": 0.0}))  # its process is this one, which began later: the id was reused
-    foreign = stale.with_name("foreign.json")
+    servers = gpulayer_home / "servers"
+    stale = connection_file.write_connection_file(gpulayer_home, url="http://127.0.0.1:1/", base_url="/", token=token)
+    record = stale.path.with_suffix(".issued")
+    content = json.loads(stale.path.read_text())
+    record.write_text(json.dumps({**content, "started_at": 0.0}))  # its process is this one, which began later: the id was reused
+    stale.path.unlink()  # a client was first to see it
+    foreign = servers / "foreign.issued"
     foreign.write_text(json.dumps({**content, "host": "elsewhere", "pid": 1 << 30}))
 
     await unstarted.serverapp.extension_manager.start_all_extensions()
-    assert not stale.exists()
+    assert not record.exists()
     assert foreign.exists()
     assert (await unstarted.fetch("GET", "gpulayer/v1/health", token=token)).code == 401
 
@@ -125,7 +127,7 @@ async def test_stopping_is_bounded_and_never_raises(hosted: Hosted, monkeypatch:
 
 
 async def test_a_slow_database_does_not_delay_jupyter(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = hosted.host.control_plane.database
+    database = hosted.host.control_plane._database
     slow = asyncio.ensure_future(database.write(lambda _: time.sleep(2)))
     submit = asyncio.ensure_future(
         hosted.call("POST", "jobs", body={"spec": {"kind": "command", "argv": ["true"]}, "idempotency_key": "slow"})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -69,9 +72,14 @@ class ScriptedServer:
 
             def _any(self) -> None:
                 where = urlsplit(self.path)
+                headers = {name.lower(): value for name, value in self.headers.items()}
                 length = int(self.headers.get("Content-Length") or 0)
                 request = Request(
-                    self.command, where.path, dict(parse_qsl(where.query)), {k.lower(): v for k, v in self.headers.items()}, self.rfile.read(length)
+                    self.command,
+                    where.path,
+                    dict(parse_qsl(where.query)),
+                    headers,
+                    self.rfile.read(length),
                 )
                 outer.requests.append(request)
                 reply = answer(request)
@@ -92,8 +100,8 @@ class ScriptedServer:
 
             do_GET = do_POST = do_PUT = do_HEAD = _any
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
+            def log_message(self, *_: Any) -> None:
+                pass  # not into the test's output
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -146,3 +154,24 @@ def job_status(state: JobState = JobState.QUEUED, **fields: Any) -> JobStatus:
 def chunk(data: bytes, **fields: Any) -> LogChunk:
     known = {"attempt": 1, "node": 0, "rank": 0, "stream": "stdout", "offset": 0, "first_line": 0, "time": 1.0, "sequence": 1}
     return LogChunk(**{**known, **fields, "data": data})
+
+
+def write_server_file(home: Path, url: str, **fields: Any) -> Path:
+    """A file as the server extension leaves it, of a server that this process is, unless `fields` say otherwise."""
+    content = {
+        "id": f"s{len(list(home.glob('servers/*.json')))}",
+        "url": url,
+        "base_url": "/",
+        "token": "file-token",
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "started_at": time.time(),
+        "home": str(home),
+        "version": "0.1.0",
+        "protocol": 1,
+        **fields,
+    }
+    path = home / "servers" / f"{content['id']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,15 @@ from gpulayer_server.hosting import ControlPlaneHost
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 NO_TOKEN = "-"
+
+
+async def leave(writer: asyncio.StreamWriter, *, abruptly: bool = False) -> None:
+    """Close a connection, with a reset if `abruptly`, and return once it is closed."""
+    if abruptly:
+        writer.transport.abort()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @dataclass

@@ -16,7 +16,7 @@ from gpulayer.runtime.rank_environment import task_environment
 from gpulayer.runtime.task_process import TaskPlan, TaskProcess, TaskResult
 from gpulayer.spec import CommandJob, DistributedJob
 
-RESULT_SECONDS = 120.0
+RESULT_SECONDS = 60.0
 
 
 class Meeting:

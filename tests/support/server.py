@@ -23,6 +23,8 @@ from typing import Any
 import httpx
 import psutil
 
+_WITHOUT_LAB = '--ServerApp.jpserver_extensions={"jupyterlab": False, "jupyter_lsp": False, "notebook_shim": False, "notebook": False}'
+"""They take seconds of a start, and what most tests need is the server alone."""
 _OURS = ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE", "GPULAYER_HOME", "GPULAYER_WORK_DIR")
 
 
@@ -177,6 +179,7 @@ def running_server(
     *,
     base_url: str = "/",
     extra: Sequence[str] = (),
+    lab: bool = False,
     root_dir: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> Iterator[RunningServer]:
@@ -186,6 +189,7 @@ def running_server(
         home: made by the server if it is missing.
         base_url: as in `--ServerApp.base_url`.
         extra: further arguments of `jupyter server`.
+        lab: with JupyterLab's extensions.
         root_dir: where its notebooks lie; a folder beside `home` by default.
         env: further environment variables.
     """
@@ -195,7 +199,7 @@ def running_server(
         state_dir=state_dir,
         base_url=base_url,
         root_dir=root_dir or state_dir / "root",
-        extra=tuple(extra),
+        extra=(*(() if lab else (_WITHOUT_LAB,)), *extra),
         env=env or {},
     )
     try:

@@ -112,6 +112,12 @@ def newest_attempts(connection: Connection, job_id: JobId) -> list[AttemptRow]:
     return list(connection.execute(query))
 
 
+def count_confirmed(connection: Connection, job_id: JobId) -> int:
+    """How many attempts of a job some worker took up."""
+    confirmed = (attempts.c.job_id == job_id, attempts.c.confirmed_at.is_not(None))
+    return int(connection.execute(select(func.count(attempts.c.attempt.distinct())).where(*confirmed)).scalar_one())
+
+
 def live_attempts_of_worker(connection: Connection, worker_id: WorkerId) -> list[AttemptRow]:
     """What a worker holds, oldest placement first."""
     query = (

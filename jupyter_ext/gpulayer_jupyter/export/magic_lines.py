@@ -9,10 +9,11 @@ import ast
 import re
 from dataclasses import dataclass
 
-_SESSION_ONLY = frozenset(
-    "aimport autoreload autosave clear cls colors config doctest_mode gui load_ext matplotlib notebook pdb precision "
-    "reload_ext xmode who whos who_ls lsmagic quickref".split()  # noqa: SIM905
-)
+_WORDS_SESSION_ONLY = """
+aimport autoreload autosave clear cls colors config doctest_mode gui load_ext matplotlib notebook pdb precision reload_ext xmode
+who whos who_ls lsmagic quickref
+"""
+_SESSION_ONLY = frozenset(_WORDS_SESSION_ONLY.split())
 """Magics that act on the display or the session alone: a job's own cell may hold them, and they are left out."""
 _TRANSPARENT_CELLS = frozenset({"time", "capture", "prun"})
 _SHELL = frozenset({"system", "getoutput"})
@@ -87,7 +88,7 @@ def _line_magic(node: ast.stmt, name: str, line: str = "") -> Magic:
         return Magic(source=code)
     if name in ("env", "set_env") and isinstance(node, ast.Expr):
         return _environment(name, line)
-    return Magic(refusal=_refusal("run_line_magic", [name]))
+    return Magic(refusal=_refusal("run_line_magic", [name, line]))
 
 
 def _environment(name: str, line: str) -> Magic:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gpulayer_jupyter.export import magic_lines
+from gpulayer_jupyter.export.scopes import bound_in
 
 Transform = Callable[[str], str]
 
@@ -26,6 +28,7 @@ class Piece:
         first: the line of the parsed text on which `source` begins.
         refusal: why this statement can't travel; None where it can.
         always: it travels whatever the slice says.
+        files: what it reads beside the script: path in the bundle → file.
     """
 
     cell: int
@@ -35,6 +38,7 @@ class Piece:
     first: int
     refusal: str | None = None
     always: bool = False
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     def cell_line(self, parsed_line: int) -> int:
         """The line of the notebook's cell for a line of the parsed text."""
@@ -103,8 +107,6 @@ def read_cell(raw: str, *, cell: int, transform: Transform, first_line: int = 1,
 
 
 def _bindings(inner: ReadCell) -> dict[str, str]:
-    from gpulayer_jupyter.export.effects import bound_in
-
     return {name: piece.place() for piece in inner.pieces for name in bound_in([piece.node])[0]}
 
 

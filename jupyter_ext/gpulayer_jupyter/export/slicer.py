@@ -125,7 +125,11 @@ class _Flow:
         step = Step(effects_of(node))
         effects = step.effects
         at_once = [use for use in effects.uses if not use.later]
-        step.missing = [use for use in at_once if use.name not in self.values and not is_builtin(use.name)]
+        step.missing = [
+            use
+            for use in at_once
+            if use.name not in self.values and not is_builtin(use.name) and not effects.bound_at.get(use.name, use.line + 1) <= use.line
+        ]
         calls = self._called_uses(at_once)
         reads = {use.name for use in at_once} | {use.name for use in calls}
         deep = self._expand(reads)
@@ -200,6 +204,8 @@ class _Flow:
             return False
         if use.how == "changed":
             return value.kind in ("value", "imported") or bool(use.path)
+        if use.how == "base":
+            return False
         if use.how == "argument":
             if value.kind in ("module", "def", "class"):
                 return False
@@ -223,7 +229,7 @@ class _Flow:
         drawn: set[str] = set()
         for use in uses:
             value = self.values.get(use.name)
-            if value is None or not self._may_run(use):
+            if value is None or use.how == "base" or not self._may_run(use):
                 continue
             dotted = self._dotted(use)
             if dotted is not None and use.how in ("method", "called") and libraries.is_seeding(dotted):

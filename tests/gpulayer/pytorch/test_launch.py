@@ -15,7 +15,7 @@ SOURCE = Source(bundle=Bundle({"train.py": b""}), script="train.py", args=("--lr
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(execution_count=3)))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(execution_count=3, user_ns={})))
 
 
 def test_inside_a_job_it_returns_at_once(monkeypatch: pytest.MonkeyPatch, kernel: None) -> None:

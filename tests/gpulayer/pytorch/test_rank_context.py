@@ -8,6 +8,7 @@ JOB = {
     "GPULAYER_DEVICES": "3",
     "GPULAYER_ACCELERATOR": "cuda",
     "GPULAYER_OUTPUT_DIR": "/out",
+    "GPULAYER_INPUTS_DIR": "/in",
 }
 RANKS = {"RANK": "4", "LOCAL_RANK": "1", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3"}
 
@@ -28,6 +29,7 @@ def test_in_a_distributed_job() -> None:
         devices=3,
         accelerator="cuda",
         output_dir=Path("/out"),
+        inputs_dir=Path("/in"),
         requested_fit=1,
     )
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from gpulayer.errors import InvalidSpec, Unsupported
 from gpulayer.pytorch import Trainer, trainer
-from gpulayer.pytorch.weights import load_fit, model_name, weights_path
+from gpulayer.pytorch.weights import load_fit, model_name, save_fit, weights_path
 
 # Frozen: a further argument needs an ADR that names what a callback cannot do (ADR-0014), and there are never more than 20.
 ARGUMENTS = {
@@ -39,7 +39,8 @@ def loader() -> DataLoader[Any]:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job of one rank; returns its output folder."""
-    variables = {"JOB_ID": "j-1", "NODES": "1", "DEVICES": "1", "ACCELERATOR": "cpu", "OUTPUT_DIR": str(tmp_path)}
+    variables = {"JOB_ID": "j-1", "NODES": "1", "DEVICES": "1", "ACCELERATOR": "cpu"}
+    variables |= {"OUTPUT_DIR": str(tmp_path), "INPUTS_DIR": str(tmp_path / "inputs")}
     for name, value in variables.items():
         monkeypatch.setenv(f"GPULAYER_{name}", value)
     monkeypatch.setattr(trainer, "_fits", itertools.count())
@@ -136,20 +137,38 @@ def test_a_job_for_one_fit_ends_at_the_next(job: Path, loader: DataLoader[Any], 
     for _ in range(2):
         Trainer().fit(make_module(), loader)
     with pytest.raises(SystemExit) as left:
-        Trainer().fit(make_module(), loader)
+        Trainer(devices=7).fit(make_module(), loader)
     assert left.value.code == 0
     assert json.loads((job / "weights" / "fit1.json").read_text())["history"]
     assert not weights_path(job, 2).exists()
 
 
+def test_launched_fits_before_the_jobs_own_are_not_trained_again(
+    job: Path, loader: DataLoader[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_GPULAYER_FIT", "1")
+    earlier = make_module()
+    torch.nn.init.zeros_(earlier.layers[0].weight)
+    save_fit(job / "inputs" / "gpulayer-fits", 0, earlier, {"callback_metrics": {"loss": 0.25}, "history": []})
+    model, trainer = make_module(), Trainer(devices=4)  # the other shape belongs to a job that is over
+    trainer.fit(model, loader)
+    assert torch.equal(model.layers[0].weight, earlier.layers[0].weight)
+    assert trainer.callback_metrics == {"loss": 0.25}
+    assert not weights_path(job, 0).exists()
+    Trainer().fit(model, loader)
+    assert weights_path(job, 1).exists()
+
+
 # ---- outside
 
 
-def test_a_cell_launches_one_fit(monkeypatch: pytest.MonkeyPatch, loader: DataLoader[Any]) -> None:
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(execution_count=3)))
-    monkeypatch.setattr(trainer, "_launching_cells", {3})
-    with pytest.raises(Unsupported, match="one fit"):
-        Trainer(devices=2).fit(make_module(), loader)
+def test_a_statement_of_a_cell_launches_one_fit(monkeypatch: pytest.MonkeyPatch, loader: DataLoader[Any]) -> None:
+    namespace = {"Trainer": Trainer, "model": make_module(), "loader": loader}
+    shell = SimpleNamespace(execution_count=3, user_ns=namespace)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(trainer, "_launching_statements", {(3, 2)})
+    with pytest.raises(Unsupported, match=r"launches one fit.*line 2"):
+        exec("for _ in range(2):\n    Trainer(devices=2).fit(model, loader)\n", namespace)
 
 
 def test_more_than_one_device_is_launched_and_needs_a_script(loader: DataLoader[Any]) -> None:

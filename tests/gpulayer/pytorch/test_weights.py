@@ -7,7 +7,17 @@ import torch
 from safetensors.torch import load_file
 
 from gpulayer.errors import Conflict, NotFound, Unsupported
-from gpulayer.pytorch.weights import figures_path, load_fit, model_name, save_fit, weights_bytes, weights_path
+from gpulayer.pytorch.weights import (
+    figures_path,
+    has_fit,
+    keep_fit,
+    load_fit,
+    model_name,
+    save_fit,
+    weights_among,
+    weights_bytes,
+    weights_path,
+)
 
 
 def test_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +72,14 @@ def test_only_tensors(tmp_path: Path) -> None:
 def test_figures_may_be_nan(tmp_path: Path) -> None:
     save_fit(tmp_path, 0, torch.nn.Linear(1, 1), {"loss": float("nan")})
     assert json.loads(figures_path(tmp_path, 0).read_text())["loss"] != 0
+
+
+def test_fits_are_kept_and_told_apart_from_other_outputs(tmp_path: Path) -> None:
+    save_fit(tmp_path / "job" / "node0", 1, torch.nn.Linear(1, 1), {"a": 1})
+    keep_fit(tmp_path / "job", 1, tmp_path / "kept")
+    assert [has_fit(tmp_path / "kept", fit) for fit in (0, 1)] == [False, True]
+    assert load_fit(tmp_path / "kept", torch.nn.Linear(1, 1), 1) == {"a": 1}
+    assert weights_among({"node0/weights/fit1.json": 1, "weights/fit0.safetensors": 2, "plots/weights.png": 3}) == {
+        "node0/weights/fit1.json": 1,
+        "weights/fit0.safetensors": 2,
+    }

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.worker import WorkerPlace, worker_place
+from support.worker import CuttableTransport, RunningAgent, WorkerPlace, worker_place
 
-from gpulayer import CommandJob, JobState
+from gpulayer import CommandJob, JobState, settings
 from gpulayer.bundle.archive import Bundle
+from gpulayer.errors import NotAuthenticated, ProtocolMismatch
+from gpulayer.protocol import PROTOCOL_VERSION
+from gpulayer.worker import agent as agent_module
 
 
 @pytest.fixture
@@ -56,7 +59,9 @@ print("trouble", file=sys.stderr)
         "append_logs",
         "finish_task",
     ]
-    assert [path.name for path in (place.work_dir / "workspaces").glob("*/*")] == ["lock"]
+    agent.agent.stop()
+    agent.join()
+    assert list((place.work_dir / "workspaces").iterdir()) == []
 
 
 def test_a_job_that_cannot_start_fails_with_the_reason(place: WorkerPlace) -> None:
@@ -157,7 +162,9 @@ def test_a_finish_whose_answer_was_lost_is_said_again(place: WorkerPlace) -> Non
 
 def test_a_lost_attempt_is_killed_at_once(place: WorkerPlace, tmp_path: Path) -> None:
     agent = place.start_agent()
-    job = place.client.submit(CommandJob(["sh", "-c", f"trap '' INT TERM; echo $$ > {tmp_path}/pid; echo up; while :; do echo x; sleep 0.2; done"]))
+    job = place.client.submit(
+        CommandJob(["sh", "-c", f"trap '' INT TERM; echo $$ > {tmp_path}/pid; echo up; while :; do echo x; sleep 0.2; done"])
+    )
     assert next(job.follow_logs()).text.rstrip("\n") == "up"
     runner = next(iter(agent.agent._runners.values()))
     # Another worker's word for this boot: the control plane counts the attempt as lost from here on.
@@ -192,3 +199,72 @@ def test_a_drained_worker_ends_when_its_job_has(place: WorkerPlace, tmp_path: Pa
     agent.join()
     assert agent.error is None
     assert second.state is JobState.QUEUED
+
+
+def test_two_workers_of_one_host_have_their_own_cpu_devices(place: WorkerPlace) -> None:
+    for name in ("a", "b"):
+        place.start_agent(name=name, cpu_devices=2)
+    devices = [device.id for worker in place.client.workers() for device in worker.devices if device.accelerator == "cpu"]
+    assert len(set(devices)) == 4
+
+
+def test_a_worker_of_another_protocol_version_ends_with_the_reason(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "PROTOCOL_VERSION", PROTOCOL_VERSION + 2)
+    way = CuttableTransport(place.control_plane.worker_transport())
+    agent = RunningAgent(agent_module.Agent(way, agent_module.WorkerConfig(name="w", work_dir=place.work_dir, cpu_devices=1)), way)
+    agent.join()
+    assert isinstance(agent.error, ProtocolMismatch)
+    assert "Upgrade" in str(agent.error)
+
+
+def test_an_idle_local_worker_ends_when_its_server_has_been_gone_for_long(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "LOCAL_WORKER_IDLE_SECONDS", 0.3)
+    way = CuttableTransport(place.control_plane.worker_transport())
+    agent = place.start_agent(local=True, transport=way)
+    way.cut()
+    place.client.submit(CommandJob(["true"]))  # ends the held acquire, whose answer is cut off
+    agent.join()
+    assert agent.error is None
+
+
+def test_a_busy_worker_gives_its_job_up_after_the_orphan_limit(place: WorkerPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = CuttableTransport(place.control_plane.worker_transport())
+    agent = place.start_agent(local=True, transport=way)
+    job = place.client.submit(CommandJob(["sh", "-c", f"echo $$ > {tmp_path}/pid; echo up; exec sleep 600"]))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    monkeypatch.setattr(settings, "ORPHAN_LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(settings, "LOCAL_WORKER_IDLE_SECONDS", 0.5)
+    way.cut()
+    job.cancel()  # ends the held acquire, whose answer is cut off
+    agent.join()
+    assert agent.error is None
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_an_agent_goes_on_with_the_next_server_of_its_home(place: WorkerPlace) -> None:
+    first = CuttableTransport(place.control_plane.worker_transport())
+    second = CuttableTransport(place.control_plane.worker_transport())
+    agent = place.start_agent(transport=first, rediscover=lambda: second)
+    first.cut()
+    job = place.client.submit(CommandJob(["sh", "-c", "echo there"])).wait(60)
+    assert job.state is JobState.SUCCEEDED
+    assert _lines(job) == ["there"]
+    assert agent.error is None
+    assert second.seen("finish_task")
+
+
+def test_a_refused_worker_ends_its_jobs_and_says_why(place: WorkerPlace, tmp_path: Path) -> None:
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", f"echo $$ > {tmp_path}/pid; echo up; exec sleep 600"]))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+
+    def refuse(name: str, answer) -> bool:
+        if name == "acquire_task":
+            raise NotAuthenticated("This token is not known any more.")
+        return False
+
+    agent.transport.lose_answer = refuse
+    job.cancel(force=True)
+    agent.join()
+    assert isinstance(agent.error, NotAuthenticated)
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()

@@ -7,7 +7,7 @@ import os
 
 import psutil
 from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES
-from support.hosted import Hosted
+from support.hosted import Hosted, leave
 
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge, UnknownArtifact, decode_error
 
@@ -75,7 +75,7 @@ async def test_a_part_that_was_cut_is_resumed(hosted: Hosted) -> None:
         + data[: 3 * 1024 * 1024]
     )
     await writer.drain()
-    writer.close()
+    await leave(writer)
     offset = 0
     async with asyncio.timeout(10):
         while True:
@@ -95,7 +95,7 @@ async def test_a_reader_that_leaves_keeps_nothing_open(hosted: Hosted) -> None:
     request = f"GET {hosted.base_url}{where(data)} HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\n"
     writer.write(f"{request}Authorization: Bearer {hosted.client_token}\r\n\r\n".encode())
     await reader.readexactly(100_000)
-    writer.transport.abort()
+    await leave(writer, abruptly=True)
     path = hosted.host.control_plane.artifact_path(where(data)[-64:])
     async with asyncio.timeout(5):
         while str(path) in [file.path for file in psutil.Process().open_files()]:

@@ -50,6 +50,7 @@ def upgrade() -> None:
         sa.Column("ranks", sa.LargeBinary),
         sa.Column("outputs", sa.LargeBinary),
         sa.Column("placed_at", sa.Float, nullable=False),
+        sa.Column("confirmed_at", sa.Float),
         sa.Column("started_at", sa.Float),
         sa.Column("ended_at", sa.Float),
         sa.PrimaryKeyConstraint("job_id", "node", "attempt"),

@@ -1,0 +1,177 @@
+"""The commands against the embedded control plane of this process, with one real worker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from gpulayer import CommandJob
+from gpulayer.cli.main import run_command
+from gpulayer.embedded import EmbeddedControlPlane
+from gpulayer.protocol import ReadEvents
+from gpulayer.states import JobState
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def client(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
+            patch.delenv(name, raising=False)
+        patch.setenv("GPULAYER_HOME", str(folder / "home"))
+        patch.setenv("GPULAYER_WORK_DIR", str(folder / "work"))
+        patch.setattr("gpulayer.settings.config_dir", lambda: folder / "config")
+        control_plane = EmbeddedControlPlane.open(folder / "home")
+        client = control_plane.client()
+        client.ensure_local_workers(1, cpu_devices=2)
+        yield client
+        control_plane.close()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "part.py").write_text("WORD = 'from beside it'")
+    return tmp_path
+
+
+def test_run_takes_the_project_along_shows_the_output_and_fetches_what_is_left(client, project, capsys):
+    (project / "train.py").write_text(
+        "import os, sys, part\n"
+        "print(part.WORD, sys.argv[1:], os.environ['MODE'])\n"
+        "print('a warning', file=sys.stderr)\n"
+        "open(os.environ['GPULAYER_OUTPUT_DIR'] + '/out.txt', 'w').write(open('inputs.csv').read())\n"
+    )
+    (project / "inputs.csv").write_text("1,2")
+    arguments = ["run", "--name", "mine", "--env", "MODE=quick", "--input", "data=inputs.csv", "train.py", "--lr", "0.1"]
+    assert run_command(arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "from beside it ['--lr', '0.1'] quick\n"
+    assert "a warning\n" in captured.err
+    (job,) = client.jobs(limit=1)
+    assert job.name == "mine"
+    assert f"gpulayer_runs/{job.id}/" in captured.err
+    assert (project / "gpulayer_runs" / job.id / "out.txt").read_text() == "1,2"
+
+
+def test_run_ends_as_its_job_did(client, project, capsys):
+    (project / "bad.py").write_text("raise ValueError('odd')")
+    assert run_command(["run", "bad.py"]) == 1
+    captured = capsys.readouterr()
+    assert "ValueError: odd" in captured.err
+    (project / "seven.py").write_text("import sys; sys.exit(7)")
+    assert run_command(["run", "seven.py"]) == 7
+    (project / "killed.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert run_command(["run", "killed.py"]) == 128 + 9
+
+
+def test_ctrl_c_cancels_the_job_and_waits_for_its_end(client, project, capsys):
+    (project / "long.py").write_text("import signal; print('started', flush=True); signal.pause()")
+    ran = threading.Event()
+
+    def interrupt():
+        while not client.jobs(state="running"):
+            pass
+        job = client.jobs(state="running")[0]
+        assert next(job.follow_logs()).text == "started"
+        ran.set()
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    assert run_command(["run", "long.py"]) == 130
+    thread.join(10)
+    assert ran.is_set()
+    (job,) = client.jobs(limit=1)
+    assert job.status.state is JobState.CANCELLED
+    assert "cancelling" in capsys.readouterr().err
+
+
+def test_submit_waits_or_refuses_to_leave_an_embedded_job(client, capsys):
+    assert run_command(["submit", "--wait", "--", "python", "-c", "print('hello')"]) == 0
+    job_id = capsys.readouterr().out.strip()
+    assert run_command(["submit", "--", "true"]) == 1
+    assert "it needs a server" in capsys.readouterr().err
+    assert run_command(["logs", job_id]) == 0
+    assert capsys.readouterr().out == "hello\n"
+    assert run_command(["logs", job_id, "--follow", "--json"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert (line["rank"], line["stream"], line["number"], line["text"]) == (0, "stdout", 1, "hello")
+    assert run_command(["submit", "--wait", "--json", "--", "python", "-c", "raise SystemExit(3)"]) == 3
+    assert json.loads(capsys.readouterr().out)["state"] == "failed"
+
+
+def test_jobs_are_listed_without_their_variables(client, capsys):
+    client.submit(CommandJob(["python", "-c", "raise SystemExit(4)"], env={"TOKEN": "canary"}, name="listed")).wait()
+    assert run_command(["jobs", "--json", "--limit", "1"]) == 0
+    out = capsys.readouterr().out
+    record = json.loads(out)
+    assert (record["name"], record["state"], record["nodes"], record["devices"]) == ("listed", "failed", 1, 1)
+    assert "exited with code 4" in record["failure"]
+    assert "canary" not in out
+    assert run_command(["jobs", "--state", "failed"]) == 0
+    assert "listed" in capsys.readouterr().out
+
+
+def test_cancel_names_what_it_stopped(client, capsys):
+    job = client.submit(CommandJob(["python", "-c", "import signal; signal.pause()"]))
+    assert run_command(["cancel", job.id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == job.id
+    assert job.wait(30).state is JobState.CANCELLED
+    assert run_command(["cancel", "j-none"]) == 1
+
+
+def test_workers_are_listed(client, capsys):
+    assert run_command(["workers", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["name"], record["state"], record["local"]) == ("local-1", "alive", True)
+    assert [device["accelerator"] for device in record["devices"] if device["accelerator"] == "cpu"] == ["cpu", "cpu"]
+    assert run_command(["workers"]) == 0
+    assert "2 cpu" in capsys.readouterr().out
+
+
+def test_tokens_are_printed_once_and_only_where_there_are_some(client, capsys):
+    assert run_command(["token", "create", "--join"]) == 0
+    assert capsys.readouterr().out.strip()
+    assert run_command(["token", "create", "--client"]) == 2
+    assert "embedded" in capsys.readouterr().err
+
+
+def test_doctor_says_what_is_found(client, capsys, monkeypatch):
+    monkeypatch.setattr("gpulayer.hardware.inventory.find_frameworks", lambda python: {"torch": "2.13.0"})
+    assert run_command(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["control_plane"].startswith("embedded control plane")
+    assert report["workers_alive"] == 1
+    assert run_command(["doctor", "--target", "http://127.0.0.1:9/"]) == 1
+    assert "Nobody answers" in capsys.readouterr().out
+
+
+def test_a_worker_of_another_process_serves_the_home_until_it_is_told_to_end(client, folder):
+    argv = [sys.executable, "-m", "gpulayer", "worker", "start", "--home", str(folder / "home"), "--name", "second"]
+    argv += ["--cpu-devices", "5", "--work-dir", str(folder / "work-2")]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        after = 0
+        while not any(worker.name == "second" for worker in client.workers()):
+            after = client.call("read_events", ReadEvents(after=after, wait=30.0)).next
+        job = client.submit(CommandJob(["python", "-c", "print('far')"], devices=5))
+        assert [line.text for line in job.follow_logs()] == ["far"]
+        assert job.result().tasks[0].worker == "second"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+    finally:
+        process.kill()
+        process.communicate()
+    assert [worker.name for worker in client.workers() if worker.state == "alive"] == ["local-1"]

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import io
+
+import click
+import pytest
+
+from gpulayer.cli.secrets import read_token
+from gpulayer.errors import InvalidSpec
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch):
+    monkeypatch.delenv("GPULAYER_TOKEN", raising=False)
+
+
+def test_a_token_comes_from_stdin_a_file_or_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("from-stdin\nmore\n"))
+    (tmp_path / "token").write_text("from-file\n")
+    assert read_token(True, None) == "from-stdin"
+    assert read_token(False, str(tmp_path / "token")) == "from-file"
+    assert read_token(False, None) is None
+    monkeypatch.setenv("GPULAYER_TOKEN", "from-environment")
+    assert read_token(False, None) == "from-environment"
+
+
+def test_what_is_no_token_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(click.UsageError):
+        read_token(True, "file")
+    with pytest.raises(InvalidSpec):
+        read_token(False, str(tmp_path / "missing"))
+    for text in ("", "\n", "two words\n", "bell\a\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        with pytest.raises(InvalidSpec):
+            read_token(True, None)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from support.client import job_status
+
+from gpulayer.client.failures import job_failed
+from gpulayer.protocol import Failure, RankError
+from gpulayer.spec import CommandJob
+from gpulayer.states import JobState
+
+
+def failed(**fields):
+    return job_failed(job_status(JobState.FAILED, failure=Failure(**{"reason": "rank", "message": "rank 3 failed", **fields})))
+
+
+def test_the_guilty_rank_its_place_its_exit_and_its_exception_stand_in_two_lines():
+    trace = "Traceback (most recent call last):\n  ...\nValueError: odd\nsecond"
+    error = failed(
+        rank=3, node=1, worker="w2", device="cpu:1", exit_code=1, error=RankError(type="ValueError", message="odd\nsecond", traceback=trace)
+    )
+    assert error.two_lines().splitlines() == [
+        "Job j1 'train' failed: rank 3 (node 1, worker w2, device cpu:1) exited with code 1.",
+        "ValueError: odd. Its output: gpulayer logs j1 --rank 3.",
+    ]
+    assert error.details["traceback"] == trace
+    assert error.details["failure"]["rank"] == 3
+    assert any(trace in note for note in error.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"rank": 0, "signal": 9, "message": "killed by the out-of-memory killer"}, ["SIGKILL (signal 9)", "out-of-memory killer"]),
+        ({"rank": 0, "signal": 99}, ["signal 99"]),
+        ({"rank": 0, "exit_code": 2, "last_lines": ("usage: x", "bad option", "")}, ["code 2", "bad option"]),
+        ({"reason": "lost", "message": "worker 'w' was not heard for 15 s.", "worker": "w", "node": 0}, ["not heard for 15 s", "worker w"]),
+        ({"reason": "start", "message": "the bundle is damaged"}, ["the bundle is damaged"]),
+        ({"reason": "launcher", "message": "it failed", "exit_code": 1}, ["the launcher exited with code 1", "it failed"]),
+    ],
+)
+def test_every_way_to_fail_is_named(fields, words):
+    text = failed(**fields).two_lines()
+    assert len(text.splitlines()) == 2
+    for word in words:
+        assert word in text
+
+
+def test_a_timeout_says_how_long_and_a_cancelled_job_that_it_was_cancelled():
+    spec = CommandJob(argv=("true",), timeout_seconds=1.5)
+    timed_out = job_status(JobState.FAILED, spec=spec, failure=Failure(reason="timeout", message="timeout", signal=15, rank=0))
+    assert "ran out of time (1.5 s)" in job_failed(timed_out).message
+    assert job_failed(job_status(JobState.CANCELLED)).message.endswith("was cancelled.")

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from sqlalchemy import event, select
+from support.control import run
+
+from gpulayer.control.store import changes
+from gpulayer.control.store.database import Database
+from gpulayer.control.store.schema import prepare_home
+from gpulayer.control.store.tables import home
+from gpulayer.errors import Conflict, Interrupted
+
+
+class Opened:
+    """One open database; `woken` collects the topics that it would wake."""
+
+    def __init__(self, folder):
+        self.path = prepare_home(folder)
+        self.woken = []
+
+    async def __aenter__(self):
+        self.changed = asyncio.Event()
+        self.database = Database(self.path, wake=self._wake)
+        await self.database.ready()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.database.close()
+
+    def _wake(self, topics):
+        self.woken += topics
+        if topics:
+            self.changed.set()
+
+
+def put(key, value="v", topic=None):
+    def change(connection):
+        connection.execute(home.insert().values(key=key, value=value))
+        if topic is not None:
+            changes.emit(connection, topic)
+        return key
+
+    return change
+
+
+def keys(connection):
+    return set(connection.execute(select(home.c.key)).scalars()) - {"id"}
+
+
+def test_what_is_written_is_read(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            assert await opened.database.write(put("a", topic="t")) == "a"
+            assert await opened.database.read(keys) == {"a"}
+            assert opened.woken == ["t"]
+
+    run(check())
+
+
+def test_queued_writes_share_a_commit(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            commits = []
+
+            def note(_connection, _cursor, statement, *_):
+                if statement == "COMMIT":
+                    commits.append(statement)
+
+            event.listen(opened.database.engines[0], "before_cursor_execute", note)
+            begun, held = threading.Event(), threading.Event()
+
+            def hold(_):
+                begun.set()
+                held.wait(10)
+
+            writing = asyncio.ensure_future(opened.database.write(hold))
+            await asyncio.to_thread(begun.wait, 10)
+            queued = [asyncio.ensure_future(opened.database.write(put(f"k{number}"))) for number in range(50)]
+            await asyncio.sleep(0)
+            held.set()
+            await asyncio.gather(writing, *queued)
+            assert len(commits) == 2
+            assert len(await opened.database.read(keys)) == 50
+
+    run(check())
+
+
+def test_a_write_that_fails_undoes_itself_alone(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+
+            def fails(connection):
+                put("bad", topic="bad")(connection)
+                raise Conflict("no")
+
+            results = await asyncio.gather(
+                opened.database.write(put("before", topic="before")),
+                opened.database.write(fails),
+                opened.database.write(put("after", topic="after")),
+                return_exceptions=True,
+            )
+            assert [type(result) for result in results] == [str, Conflict, str]
+            assert await opened.database.read(keys) == {"before", "after"}
+            assert opened.woken == ["before", "after"]
+            assert [item.topic for item in await opened.database.read(lambda c: changes.read_after(c, 0, limit=9))] == ["before", "after"]
+
+    run(check())
+
+
+def test_the_caller_of_a_write_may_be_gone(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            writing = asyncio.ensure_future(opened.database.write(put("a")))
+            await asyncio.sleep(0)
+            writing.cancel()
+            await opened.database.write(put("b"))
+            assert await opened.database.read(keys) == {"a", "b"}
+
+    run(check())
+
+
+def test_no_sql_runs_on_the_loop(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            threads = set()
+            for engine in opened.database.engines:
+                event.listen(engine, "before_cursor_execute", lambda *_: threads.add(threading.get_ident()))
+            await opened.database.write(put("a"))
+            await opened.database.read(keys)
+            assert threads
+            assert threading.get_ident() not in threads
+
+    run(check())
+
+
+def test_a_reader_cannot_write(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            with pytest.raises(Exception, match="readonly"):
+                await opened.database.read(put("a"))
+            await opened.database.write(put("b"))
+
+    run(check())
+
+
+def test_changes_of_another_process_wake_in_time_and_own_ones_once(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as one, Opened(tmp_path / "home") as other:
+            await one.database.write(put("a", topic="own"))
+            started = time.monotonic()
+            await other.database.write(put("b", topic="foreign"))
+            one.changed.clear()
+            while "foreign" not in one.woken:
+                await asyncio.wait_for(one.changed.wait(), 10)
+                one.changed.clear()
+            assert time.monotonic() - started < 5  # 0.2 s on a machine with nothing else to do
+            await one.database.write(put("c", topic="last"))
+            assert one.woken == ["own", "foreign", "last"]
+
+    run(check())
+
+
+def test_foreign_changes_between_own_ones_are_seen_once(tmp_path):
+    path = prepare_home(tmp_path / "home")
+    from gpulayer.control.store.database import make_engine
+
+    engines = [make_engine(path), make_engine(path)]
+    with engines[0].connect() as mine, engines[1].connect() as theirs:
+        foreign = changes.ForeignChanges(mine)
+
+        def commit(connection, topic):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            changes.emitted_in(connection).clear()
+            changes.emit(connection, topic)
+            connection.exec_driver_sql("COMMIT")
+            if connection is mine:
+                foreign.note_own([change_id for change_id, _ in changes.emitted_in(connection)])
+
+        commit(mine, "m1")
+        assert foreign.topics() == []
+        commit(mine, "m2")
+        commit(theirs, "t1")
+        commit(mine, "m3")
+        commit(theirs, "t2")
+        assert foreign.topics() == ["t1", "t2"]
+        assert foreign.topics() == []
+        commit(theirs, "t3")
+        assert foreign.topics() == ["t3"]
+    for engine in engines:
+        engine.dispose()
+
+
+def test_a_closed_database_refuses_and_loses_nothing_queued(tmp_path):
+    async def check():
+        opened = Opened(tmp_path / "home")
+        async with opened:
+            queued = [asyncio.ensure_future(opened.database.write(put(f"k{number}"))) for number in range(20)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*queued)
+        with pytest.raises(Interrupted):
+            await opened.database.write(put("late"))
+        with pytest.raises(Interrupted):
+            await opened.database.read(keys)
+        async with Opened(tmp_path / "home") as again:
+            assert len(await again.database.read(keys)) == 20
+
+    run(check())

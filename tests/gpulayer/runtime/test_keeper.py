@@ -1,0 +1,184 @@
+"""The keeper's promise: whoever dies, nothing that a job started is left, and nobody else is touched."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.runtime import WatchedProcess, rank_argv, start_task
+
+from gpulayer.errors import Interrupted
+from gpulayer.runtime.process import Keeper, ProcessExit, StartFailed
+from gpulayer.runtime.process_tree import parent_of
+
+WITHIN_SECONDS = 2.0
+
+# A job as hard to find as can be: a child, a child in a session of its own, and a daemon forked twice.
+FAMILY = """
+    import os, signal, subprocess, sys
+    reader, writer = os.pipe()
+    def note():
+        os.write(writer, b"%d " % os.getpid())
+    note()
+    if os.fork() == 0:
+        note()
+        signal.pause()
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        note()
+        signal.pause()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note()
+            signal.pause()
+        os._exit(0)
+    os.wait()
+    found = b""
+    while found.count(b" ") < 4:
+        found += os.read(reader, 100)
+    print(found.decode(), flush=True)
+    signal.pause()
+    """
+
+
+def watch_family(text: str) -> list[WatchedProcess]:
+    family = [WatchedProcess(int(pid)) for pid in text.split()]
+    assert len(family) == 4
+    assert not any(member.has_ended() for member in family)
+    return family
+
+
+def assert_all_end(family: list[WatchedProcess]) -> None:
+    assert [member.has_ended(WITHIN_SECONDS) for member in family] == [True] * 4
+    for member in family:
+        member.close()
+
+
+def test_killing_the_agent_ends_everything(tmp_path):
+    agent = f"""
+        import sys, signal
+        sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+        from pathlib import Path
+        from support.runtime import rank_argv, start_task
+        from gpulayer.runtime.process import Keeper
+        keeper = Keeper.start()
+        task = start_task(keeper, Path({str(tmp_path / "work")!r}), {{"main.py": {FAMILY!r}}}, argv=rank_argv())
+        task.events.wait_for("\\n")
+        print(task.events.text(), keeper.pid, flush=True)
+        signal.pause()
+        """
+    stranger = subprocess.Popen(["sleep", "1000"])
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(agent)], stdout=subprocess.PIPE, text=True) as process:
+        words = (process.stdout.readline() + process.stdout.readline()).split()
+        family = watch_family(" ".join(words[:4]))
+        keeper = WatchedProcess(int(words[4]))
+        process.kill()
+        assert_all_end(family)
+        assert keeper.has_ended(WITHIN_SECONDS)
+        keeper.close()
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+@pytest.mark.parametrize("victim", ["keeper", "task keeper"])
+def test_killing_a_keeper_ends_the_job_and_the_next_one_runs(tmp_path, victim):
+    keeper = Keeper.start()
+    task = start_task(keeper, tmp_path / "a", {"main.py": FAMILY}, argv=rank_argv())
+    task.events.wait_for("\n")
+    family = watch_family(task.events.text())
+    os.kill(keeper.pid if victim == "keeper" else parent_of(family[0].pid), signal.SIGKILL)
+    assert_all_end(family)
+    result = task.result(10)
+    assert result.state == "failed"
+    assert result.failure.reason in ("lost", "rank")
+    after = start_task(keeper, tmp_path / "b", {"main.py": "print('again')"}, argv=rank_argv())
+    assert after.result().state == "succeeded"
+    keeper.close()
+
+
+def test_closing_a_keeper_ends_the_job(tmp_path):
+    keeper = Keeper.start()
+    task = start_task(keeper, tmp_path, {"main.py": FAMILY}, argv=rank_argv())
+    task.events.wait_for("\n")
+    family = watch_family(task.events.text())
+    keeper.close()
+    assert_all_end(family)
+    assert task.result(10).state == "failed"
+    with pytest.raises(Interrupted):
+        keeper.open_task(lambda _: None, lambda: None)
+
+
+def test_the_end_of_one_task_leaves_another_alone(keeper, tmp_path):
+    tasks = [start_task(keeper, tmp_path / name, {"main.py": FAMILY}, argv=rank_argv()) for name in "ab"]
+    families = []
+    for task in tasks:
+        task.events.wait_for("\n")
+        families.append(watch_family(task.events.text()))
+    tasks[0].process.stop("kill")
+    tasks[0].result(10)
+    assert_all_end(families[0])
+    assert not any(member.has_ended() for member in families[1])
+    tasks[1].process.stop("kill")
+    tasks[1].result(10)
+    assert_all_end(families[1])
+
+
+def test_a_process_gets_what_it_was_given_and_nothing_else(keeper, tmp_path):
+    ended: queue.SimpleQueue[ProcessExit] = queue.SimpleQueue()
+    task = keeper.open_task(ended.put, lambda: None)
+    reader, writer = os.pipe()
+    script = (
+        "import os, resource, signal; print(os.getcwd(), dict(os.environ).get('A'), os.getsid(0) == os.getpid(),"
+        " sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:4], os.umask(0),"
+        " resource.getrlimit(resource.RLIMIT_CORE), signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL)"
+    )
+    pid = task.start_process(
+        [sys.executable, "-c", script],
+        cwd=str(tmp_path),
+        env={"A": "1"},
+        stdout=writer,
+        stderr=writer,
+        umask=0o027,
+        limits={"RLIMIT_CORE": (0, 0)},
+    )
+    os.close(writer)
+    with os.fdopen(reader) as output:
+        # 3 is the folder that it lists.
+        assert output.read() == f"{tmp_path} 1 True [0, 1, 2, 3] 23 (0, 0) True\n"
+    found = ended.get(timeout=10)
+    assert (found.pid, found.exit_code, found.signal) == (pid, 0, None)
+    assert found.peak_bytes > 1_000_000
+    assert task.end()
+    task.close()
+
+
+@pytest.mark.parametrize(
+    ("cwd", "argv", "named"), [("/no/such/folder", ["true"], "working directory"), ("/", ["/etc/passwd"], "/etc/passwd: Permission")]
+)
+def test_what_cannot_start_says_why(keeper, cwd, argv, named):
+    task = keeper.open_task(lambda _: None, lambda: None)
+    with pytest.raises(StartFailed, match=named):
+        task.start_process(argv, cwd=cwd, env={"PATH": os.environ["PATH"]}, stdout=1, stderr=2)
+    task.close()
+
+
+def test_a_signal_reaches_descendants_only(keeper):
+    ended: queue.SimpleQueue[ProcessExit] = queue.SimpleQueue()
+    task = keeper.open_task(ended.put, lambda: None)
+    pid = task.start_process(["sleep", "1000"], cwd="/", env={"PATH": os.environ["PATH"]}, stdout=1, stderr=2)
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        task.signal(stranger.pid, signal.SIGKILL)
+        task.signal(pid, signal.SIGKILL)
+        assert ended.get(timeout=10).signal == signal.SIGKILL
+        assert stranger.poll() is None
+        stranger.kill()
+    task.close()

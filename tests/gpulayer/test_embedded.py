@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import psutil
+import pytest
+
+from gpulayer import CommandJob
+from gpulayer.embedded import EmbeddedControlPlane
+from gpulayer.errors import Interrupted, Unsupported
+from gpulayer.states import JobState
+
+
+@pytest.fixture
+def control_plane(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
+    control_plane = EmbeddedControlPlane.open(tmp_path / "home")
+    yield control_plane
+    control_plane.close()
+
+
+def test_one_home_has_one_control_plane_in_a_process(control_plane, tmp_path):
+    assert EmbeddedControlPlane.open(tmp_path / "home") is control_plane
+    other = EmbeddedControlPlane.open(tmp_path / "other")
+    assert other is not control_plane
+    other.close()
+
+
+def test_closed_it_answers_nobody_and_can_be_opened_again(control_plane, tmp_path):
+    client = control_plane.client()
+    job = client.submit(CommandJob(["true"]))
+    control_plane.close()
+    control_plane.close()
+    with pytest.raises(Interrupted):
+        client.health()
+    with pytest.raises(Interrupted):
+        control_plane.client()
+    again = EmbeddedControlPlane.open(tmp_path / "home")
+    assert again.client().job(job.id).state is JobState.QUEUED
+    again.close()
+
+
+def test_it_works_where_the_calling_thread_runs_a_loop(control_plane):
+    async def ask():
+        return control_plane.client().health().jobs_unfinished
+
+    assert asyncio.run(ask()) == 0
+
+
+def test_a_home_that_cannot_be_made_is_an_error_and_leaves_no_thread(tmp_path):
+    (tmp_path / "file").write_text("")
+    before = set(threading.enumerate())
+    with pytest.raises((Unsupported, OSError)):
+        EmbeddedControlPlane.open(tmp_path / "file")
+    after = {thread for thread in threading.enumerate() if thread.name.startswith("gpulayer-")}
+    assert after <= before
+
+
+def test_workers_and_jobs_end_with_the_process_and_their_end_is_stored(tmp_path):
+    script = """
+        import sys, gpulayer
+        client = gpulayer.connect("local")
+        client.ensure_local_workers(1, cpu_devices=1)
+        job = client.submit(gpulayer.CommandJob(["python", "-c", "import os, signal; print(os.getpid(), flush=True); signal.pause()"]))
+        print(job.id, next(job.follow_logs()).text, flush=True)
+    """
+    env = {**os.environ, "GPULAYER_HOME": str(tmp_path / "home"), "GPULAYER_WORK_DIR": str(tmp_path / "work")}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=env, capture_output=True, text=True, timeout=120, check=True)
+    job_id, pid = done.stdout.split()
+    assert not psutil.pid_exists(int(pid)), done.stderr
+    control_plane = EmbeddedControlPlane.open(tmp_path / "home")
+    try:
+        assert control_plane.client().job(job_id).state.is_terminal
+    finally:
+        control_plane.close()
+    assert "Traceback" not in done.stderr

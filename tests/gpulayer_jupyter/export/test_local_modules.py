@@ -1,0 +1,115 @@
+"""Modules beside the notebook and in its project, found as Python finds them and never imported for it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules
+from support.notebook import export_after, run_program
+
+
+def _write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def _find(source: str, folder: Path, *, path: tuple[str, ...] = ("",), roots: tuple[Path, ...] = ()) -> LocalModules:
+    return find_local_modules([ast.parse(source)], roots=[folder, *roots], module_path=path, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "travel"),
+    [
+        ({"helpers/data.py": "make = 1"}, "from helpers.data import make", {"helpers/data.py"}),
+        (
+            {"helpers/__init__.py": "", "helpers/data.py": "make = 1"},
+            "from helpers import data",
+            {"helpers/__init__.py", "helpers/data.py"},
+        ),
+        (
+            {
+                "helpers/__init__.py": "",
+                "helpers/data.py": "from .low import x\nfrom . import other",
+                "helpers/low.py": "x = 1",
+                "helpers/other.py": "",
+            },
+            "import helpers.data",
+            {"helpers/__init__.py", "helpers/data.py", "helpers/low.py", "helpers/other.py"},
+        ),
+        (
+            {"first.py": "import second", "second.py": "def f():\n    import third", "third.py": "", "fourth.py": ""},
+            "import first",
+            {"first.py", "second.py", "third.py"},
+        ),
+        ({"a/b/c.py": "from ..d import x", "a/d.py": "x = 1"}, "import a.b.c", {"a/b/c.py", "a/d.py"}),
+        ({"late.py": ""}, "import importlib\nimportlib.import_module('late')", {"late.py"}),
+        (
+            {
+                "pkg/__init__.py": "",
+                "pkg/words.txt": "a",
+                "pkg/tables/t.json": "{}",
+                "pkg/sub/__init__.py": "",
+                "pkg/sub/big.bin": "",
+                "pkg/.hidden": "",
+                "pkg/__pycache__/x.pyc": "",
+            },
+            "import pkg",
+            {"pkg/__init__.py", "pkg/words.txt", "pkg/tables/t.json"},
+        ),
+        ({"broken.py": "def ("}, "import broken", {"broken.py"}),
+        ({"json.py": ""}, "import json, numpy, gpulayer", set()),
+    ],
+)
+def test_closure(files: dict[str, str], source: str, travel: set[str], tmp_path: Path) -> None:
+    _write(tmp_path, files)
+    assert set(_find(source, tmp_path).files) == travel
+
+
+def test_notebook_in_a_subfolder_of_its_project(tmp_path: Path) -> None:
+    _write(tmp_path, {"lib/tools.py": "import deep", "deep.py": "", "nb/beside.py": ""})
+    found = _find("import beside, lib.tools", tmp_path / "nb", path=("", str(tmp_path)), roots=(tmp_path,))
+    assert found.files == {
+        "beside.py": tmp_path / "nb/beside.py",
+        "lib/tools.py": tmp_path / "lib/tools.py",
+        "deep.py": tmp_path / "deep.py",
+    }
+
+
+def test_folder_above_after_sys_path_append(tmp_path: Path) -> None:
+    _write(tmp_path, {"above.py": "x = 1", "nb/note": ""})
+    assert set(_find("import above", tmp_path / "nb", path=("", "..")).files) == {"above.py"}
+    assert not _find("import above", tmp_path / "nb", path=("", str(tmp_path))).files
+
+
+def test_environment_in_the_project_does_not_travel(tmp_path: Path) -> None:
+    _write(tmp_path, {".venv/lib/python3/site-packages/pack.py": ""})
+    found = _find("import pack", tmp_path, path=(str(tmp_path / ".venv/lib/python3/site-packages"),))
+    assert not found.files
+    assert found.installed == {"pack"}
+
+
+def test_program_runs_with_its_modules(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    _write(project, {"helpers/data.py": "from .low import x\ndef make():\n    return x", "helpers/low.py": "x = 41"})
+    export = export_after(["from helpers.data import make"], "print(make() + 1)", folder=project, module_path=("",))
+    assert export.modules == ("helpers", "helpers.data", "helpers.low")
+    assert run_program(export, tmp_path / "worker").stdout == "42\n"
+
+
+def test_edited_helper_travels_as_it_is_and_changes_the_digest(tmp_path: Path) -> None:
+    _write(tmp_path, {"helper.py": "x = 1"})
+    first = export_after(["import helper"], "print(helper.x)", folder=tmp_path).bundle.digest()
+    again = export_after(["import helper"], "print(helper.x)", folder=tmp_path).bundle.digest()
+    _write(tmp_path, {"helper.py": "x = 2"})
+    edited = export_after(["import helper"], "print(helper.x)", folder=tmp_path)
+    assert first == again != edited.bundle.digest()
+    assert run_program(edited, tmp_path / "worker").stdout == "2\n"
+
+
+def test_modules_named_like_the_programs_files(tmp_path: Path) -> None:
+    _write(tmp_path, {"main.py": "x = 1", "cell.py": "y = 2"})
+    export = export_after(["import main", "from cell import y"], "print(main.x, y)", folder=tmp_path)
+    assert run_program(export, tmp_path / "worker").stdout == "1 2\n", export.bundle.files
