@@ -27,7 +27,7 @@ from gpulayer.runtime.process_tree import catches_signal, ignores_signal
 from gpulayer.runtime.rank_environment import CHANNEL
 from gpulayer.runtime.task_failure import FailureReason, describe_rank_failure
 from gpulayer.runtime.task_plan import StopReason, TaskEvents, TaskPlan, TaskResult
-from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
+from gpulayer.runtime.task_ranks import LocalRank, LocalRanks, Patience
 from gpulayer.runtime.torchrun import launcher_command
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
@@ -36,7 +36,9 @@ __all__ = ["StopReason", "TaskEvents", "TaskPlan", "TaskProcess", "TaskResult"]
 
 _log = logging.getLogger(__name__)
 
-# How long a rank's complaint is held while another has hung up without a word; an exit status follows within milliseconds.
+# How long a rank's complaint is held, since a peer's death may have caused it: that shows within milliseconds, and later
+# when the machine is busy. Together less than the second for which a rank waits to be answered.
+_ANY_END_SECONDS = 0.2
 _SILENT_END_SECONDS = 0.5
 # A rank's end can be reported by the launcher before the rank's own first message has been taken in.
 _UNKNOWN_END_SECONDS = 0.5
@@ -57,6 +59,9 @@ class TaskProcess:
         self._ranks = LocalRanks(plan.node * plan.local_ranks if self._is_distributed else 0, plan.local_ranks)
         self._deadlines: dict[str, tuple[float, Callable[[], None]]] = {}
         self._failed: list[LocalRank] = []
+        self._unanswered: list[ChannelPeer] = []
+        is_alone = plan.nodes == 1 and plan.local_ranks == 1
+        self._patience = Patience.NONE if is_alone else Patience.FOR_ANY_END
         self._unknown_ends: dict[int, ProcessExit] = {}
         self._root_pid: int | None = None
         self._launcher: ChannelPeer | None = None
@@ -225,7 +230,10 @@ class TaskProcess:
             rank.failed, rank.announced_code = True, int(message["exit_code"])
             rank.error = msgspec.convert(message["error"], RankError) if message["error"] else None
             self._note_failed(rank)
-        peer.send({"type": "ack"})
+        if self._stop_reason is None and not self._is_over:
+            self._unanswered.append(peer)  # it stays until the guilty rank is known, so that its own end misleads nobody
+        else:
+            peer.send({"type": "ack"})
 
     def _handle_returned(self, peer: ChannelPeer) -> None:
         rank = self._ranks.find_peer(peer)
@@ -283,22 +291,26 @@ class TaskProcess:
             self._failed.append(rank)
             if self._stop_reason is not None and self._failure is not None:
                 rank.collateral = True
-        if self._stop_reason is None and self._failed:
-            self._blame(wait_for_silent=True)
+        if self._failed:
+            self._blame()
 
-    def _blame(self, *, wait_for_silent: bool) -> None:
-        if self._stop_reason is not None:
+    def _blame(self, patience: Patience | None = None) -> None:
+        """Report the first rank that failed and stop the others, or set the time when that is decided."""
+        if self._stop_reason is not None or self._is_over:
             return
-        guilty = self._ranks.choose_guilty(self._failed, wait_for_silent=wait_for_silent)
-        if guilty is None:
-            if self._failed and "silent end" not in self._deadlines:
-                self._set_deadline("silent end", _SILENT_END_SECONDS, lambda: self._blame(wait_for_silent=False))
-            return
-        self._failure = describe_rank_failure(self._plan, guilty, self._memory_kills, self._reader.last_lines(guilty.rank))
-        for rank in self._failed:
-            rank.collateral = rank is not guilty
-        self._events.on_failure(self._failure)
-        self._stop("collateral")
+        self._patience = patience or self._patience
+        guilty = self._ranks.choose_guilty(self._failed, self._patience)
+        if guilty is not None:
+            self._failure = describe_rank_failure(self._plan, guilty, self._memory_kills, self._reader.last_lines(guilty.rank))
+            for rank in self._failed:
+                rank.collateral = rank is not guilty
+            self._events.on_failure(self._failure)
+            self._stop("collateral")
+        elif "blame" not in self._deadlines:
+            if self._patience is Patience.FOR_ANY_END:
+                self._set_deadline("blame", _ANY_END_SECONDS, lambda: self._blame(Patience.FOR_SILENT_END))
+            else:
+                self._set_deadline("blame", _SILENT_END_SECONDS, lambda: self._blame(Patience.NONE))
 
     def _stop(self, reason: StopReason) -> None:
         if reason == "kill" and self._stop_reason is not None:
@@ -307,7 +319,10 @@ class TaskProcess:
             return
         self._stop_reason = reason
         self._deadlines.pop("timeout", None)
+        self._deadlines.pop("blame", None)
         alive = self._ranks.alive
+        for peer in self._unanswered:
+            peer.send({"type": "ack"})
         if reason == "timeout":
             limit = self._plan.spec.timeout_seconds
             self._failure = self._describe_failure("timeout", f"The job ran longer than its timeout of {limit:g} s.")

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from gpulayer.protocol import RankError, RankOutcome
 from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.process import ProcessExit
+
+
+class Patience(Enum):
+    """What is still waited for before a rank's complaint is believed."""
+
+    FOR_ANY_END = "any rank may yet turn out to have died first"
+    FOR_SILENT_END = "only one that has hung up without a word may"
+    NONE = "the first complaint counts"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -28,7 +37,7 @@ class LocalRank:
     error: RankError | None = None
     announced_code: int | None = None
     hung_up: bool = False
-    """Its connection ended without a word. Closed first when a process dies, so this is known before its status is."""
+    """Its connection ended without a word, so most likely its process has, and its status follows."""
     exit: ProcessExit | None = None
     collateral: bool = False
 
@@ -88,16 +97,19 @@ class LocalRanks:
     def all_succeeded(self) -> bool:
         return all(rank.has_succeeded for rank in self)
 
-    def choose_guilty(self, failed: Iterable[LocalRank], *, wait_for_silent: bool) -> LocalRank | None:
-        """The rank that failed first, or None while that can't be told.
+    def choose_guilty(self, failed: Iterable[LocalRank], patience: Patience) -> LocalRank | None:
+        """The rank that failed first, or None while patience may still tell.
 
-        A rank that raises because a peer is gone says so before the peer's exit status is known. So while another rank
-        has hung up without a word, its end is awaited (`wait_for_silent`).
+        A rank that raises because a peer is gone can say so before anything is known of the peer: a dying process closes
+        its connections in no certain order, and its status comes last. So a rank that ends without a word is guilty
+        before one that complains.
         """
         candidates = list(failed)
-        ended_silently = [rank for rank in self if rank.hung_up and rank.has_failed and not rank.failed]
+        ended_silently = [rank for rank in candidates if not rank.failed]
         if ended_silently:
             return ended_silently[0]
-        if wait_for_silent and any(rank.hung_up and rank.is_alive for rank in self):
+        if patience is Patience.FOR_ANY_END or (
+            patience is Patience.FOR_SILENT_END and any(rank.hung_up and rank.is_alive for rank in self)
+        ):
             return None
         return candidates[0] if candidates else None

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import platform
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
@@ -41,11 +37,14 @@ from gpulayer.protocol import (
 from gpulayer.runtime.process import Keeper
 from gpulayer.worker.address import address_towards
 from gpulayer.worker.artifact_cache import ArtifactCache
+from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.heartbeat import HeartbeatLoop
 from gpulayer.worker.server_link import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, ServerLink
 from gpulayer.worker.slots import Slots
 from gpulayer.worker.task_runner import LEAVE_FLUSH_SECONDS, TaskPlace, TaskRunner
 from gpulayer.worker.workspace import WorkspaceRoot
+
+__all__ = ["Agent", "WorkerConfig"]
 
 LEAVE_SECONDS = 5.0
 """How long the word of leave may take; without it the lease runs out instead."""
@@ -55,31 +54,6 @@ UNHELD_PAUSE_SECONDS = 0.5
 """The interval of workers on a control plane that does not hold calls (docs: the wire)."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerConfig:
-    """What a worker is told when it starts.
-
-    Args:
-        name: shown in lists.
-        work_dir: for the artifact cache and workspaces; workers of one user may share it.
-        cpu_devices: how many `cpu` devices it offers; None: its cores.
-        simulate: pretend devices instead of real ones ("cuda:4"), for scheduling tests.
-        python: the interpreter that jobs run under.
-        address: where other workers reach this one; None: the address it reaches the control plane from.
-        local: started by the control plane on its own machine; ends when idle and without a server for a minute.
-        environment: what jobs inherit; None: this process's own.
-    """
-
-    name: str
-    work_dir: Path
-    cpu_devices: int | None = None
-    simulate: str | None = None
-    python: str = sys.executable
-    address: str | None = None
-    local: bool = False
-    environment: dict[str, str] | None = field(default=None, repr=False)
 
 
 class Agent:
@@ -150,8 +124,7 @@ class Agent:
         if self._registered is not None:
             return self._registered.worker_id
         config = self._config
-        cpu_devices = config.cpu_devices if config.cpu_devices is not None else _core_count()
-        devices = tuple(self._own(device) for device in find_devices(cpu_devices=cpu_devices, simulate=config.simulate))
+        devices = tuple(self._own(device) for device in find_devices(cpu_devices=config.cpu_device_count(), simulate=config.simulate))
         address = config.address or address_towards(getattr(self._link.transport, "url", None))
         request = RegisterWorker(
             boot=self._boot,
@@ -393,13 +366,6 @@ class Agent:
                 self._workspaces.close()
         finally:
             self._ended.set()
-
-
-def _core_count() -> int:
-    """How many cores this process may use, which a container or a batch system may have limited."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _ref(order: StopOrder) -> AttemptRef:

@@ -84,9 +84,9 @@ def test_nothing_is_written_beside_the_notebook(tmp_path: Path) -> None:
 def test_too_large_names_the_largest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pkg").mkdir()
     for number in range(12):
-        (tmp_path / f"pkg/data{number:02}.bin").write_bytes(b"x" * (1000 + number))
+        (tmp_path / f"pkg/data{number:02}.bin").write_bytes(b"x" * (10_000 + number))
     (tmp_path / "pkg/__init__.py").write_text("")
-    monkeypatch.setattr(bundle_maker, "BUNDLE_LIMIT_BYTES", 5000)
+    monkeypatch.setattr(bundle_maker, "BUNDLE_LIMIT_BYTES", 50_000)
     with pytest.raises(TooLarge) as refused:
         export_after(["import pkg"], "pkg", folder=tmp_path)
     assert refused.value.found is not None

@@ -1,0 +1,214 @@
+"""The magics in a real shell: options, refusals as two lines, and where a job would run. Full jobs are the e2e lane's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpulayer_jupyter.export.provider import recorder_of
+from gpulayer_jupyter.options import cell_parser
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from support.notebook import new_shell
+
+import gpulayer
+from gpulayer.errors import InvalidSpec, NotExportable, Unsupported
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
+    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "notebook").mkdir()
+    monkeypatch.chdir(tmp_path / "notebook")
+    shell = new_shell()
+    gpulayer.load_ipython_extension(shell)
+    return shell
+
+
+def _run(shell: InteractiveShell, cell: str) -> ExecutionResult:
+    return shell.run_cell(cell, store_history=True)
+
+
+def test_loading_twice_registers_once(shell: InteractiveShell) -> None:
+    before = recorder_of(shell), shell.magics_manager.registry["GPUlayerMagics"]
+    gpulayer.load_ipython_extension(shell)
+    assert (recorder_of(shell), shell.magics_manager.registry["GPUlayerMagics"]) == before
+    _run(shell, "x = 1")
+    assert len(recorder_of(shell).history.runs) == 1
+
+
+@pytest.mark.parametrize("above", ["# a comment\n", "x = 1\n", "# one\n\n# two\n"])
+def test_below_the_first_line_nothing_runs_and_the_reason_is_said(above: str, shell: InteractiveShell) -> None:
+    result = _run(shell, f"{above}%%gpulayer --devices 2\nran = True")
+    assert isinstance(result.error_in_exec, UsageError)
+    assert "%%gpulayer must be the first line of the cell" in str(result.error_in_exec)
+    assert "ran" not in shell.user_ns
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "says"),
+    [
+        ("--device 2", UsageError, "unrecognized arguments: --device 2"),
+        ("--bogus", UsageError, "unrecognized arguments: --bogus"),
+        ("--nodes", UsageError, "--nodes: expected one argument"),
+        ("--devices many", UsageError, "'many' is no number"),
+        ("--env A", UsageError, "'A' is not of the form NAME=VALUE"),
+        ("--timeout soon", UsageError, "'soon' is no duration"),
+        ("--name 'open", UsageError, "can't be read"),
+        ("--devices 0", InvalidSpec, "at least one device"),
+        ("--devices -1", InvalidSpec, "at least one device"),
+        ("--devices 0.5", InvalidSpec, "Whole devices only"),
+        ("--nodes 0", InvalidSpec, "whole number of nodes"),
+        ("--nodes 1.5", InvalidSpec, "whole number of nodes"),
+        ("--accelerator tpu", InvalidSpec, "no such accelerator"),
+        ("--accelerator mps --devices 2", InvalidSpec, "MPS drives one device"),
+        ("--launcher mpi", InvalidSpec, "no such launcher"),
+        ("--env GPULAYER_X=1", InvalidSpec, "set by GPUlayer itself"),
+    ],
+)
+def test_wrong_options_are_two_lines(
+    line: str, kind: type[Exception], says: str, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = _run(shell, f"%%gpulayer {line}\nran = True")
+    assert type(result.error_in_exec) is kind
+    shown = "".join(capsys.readouterr())
+    assert says in shown
+    assert "Traceback" not in shown
+    assert len(shown.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (
+            "x = 1\n!ls",
+            [
+                "NotExportable: Cell 1, line 3: `!ls` is a shell command, not Python, so it can't run on ranks.",
+                "Take the line out of the cell.",
+            ],
+        ),
+        ("await f()", ["NotExportable: Cell 1, line 2: `await` outside a function can't run on ranks; use `asyncio.run(…)`."]),
+        ("x = (\n1 +", ['  File "cell [1]", line 2', "    x = (", "        ^", "SyntaxError: '(' was never closed"]),
+    ],
+)
+def test_refusals_show_no_internals(body: str, lines: list[str], shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    result = _run(shell, f"%%gpulayer\n{body}")
+    assert isinstance(result.error_in_exec, NotExportable)
+    assert capsys.readouterr().out.rstrip().splitlines() == lines
+
+
+def test_value_put_into_the_kernel_from_outside(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.user_ns["df"] = [1]
+    result = _run(shell, "%%gpulayer\nprint(df)")
+    assert isinstance(result.error_in_exec, NotExportable)
+    assert capsys.readouterr().out.startswith("NotExportable: 'df' (cell 1, line 2)")
+
+
+def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("helper.py").write_text("x = 1")
+    Path("train.csv").write_text("1,2")
+    _run(shell, "import helper\nimport msgspec")
+    _run(shell, "# two\ny = [helper.x]\n\nunused = 1\ny.append(2)")
+    _run(shell, "n = 2")
+    listing = sorted(Path().iterdir())
+    capsys.readouterr()
+    result = _run(shell, "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv\nprint(y, msgspec, nowhere)")
+    assert result.success
+    shown = capsys.readouterr().out
+    for text in (
+        "Nothing has been sent",
+        "cell [1]  lines 1–2",
+        "cell [2]  lines 1–2, 5",
+        "cell [4]  line 2",
+        "local modules: helper",
+        "packages: msgspec ",
+        "input data: train.csv (3 bytes)",
+        "not bound anywhere: nowhere",
+        "files: cell.py, helper.py, main.py, manifest.json",
+        "sha256 ",
+        "2 × 2 devices (auto) at the embedded control plane",
+        "There is no worker yet: 2 local worker(s) with 2 CPU device(s) each would be started.",
+    ):
+        assert text in shown
+    assert sorted(Path().iterdir()) == listing
+
+
+def test_the_same_cell_twice_has_one_digest(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(shell, "x = 1")
+    digests = []
+    for _ in range(2):
+        _run(shell, "%%gpulayer --dry-run\nprint(x)")
+        digests += [line for line in capsys.readouterr().out.splitlines() if "sha256" in line]
+    assert digests[0] == digests[1]
+
+
+def test_detach_needs_a_server(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    result = _run(shell, "%%gpulayer --detach\nprint(1)")
+    assert isinstance(result.error_in_exec, Unsupported)
+    assert "--detach needs a server" in capsys.readouterr().out
+
+
+def test_commands_without_jobs_and_workers(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(shell, "%gpulayer jobs")
+    _run(shell, "%gpulayer workers")
+    assert capsys.readouterr().out.split() == ["none", "none"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "needs a command"),
+        ("nonsense", "invalid choice: 'nonsense'"),
+        ("logs", "logs needs a job's id"),
+        ("cancel", "cancel needs a job's id"),
+        ("attach jnothing", "UnknownJob"),
+        ("logs jnothing --rank x", "--rank: invalid int value"),
+    ],
+)
+def test_wrong_commands(line: str, says: str, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not _run(shell, f"%gpulayer {line}").success
+    shown = "".join(capsys.readouterr())
+    assert says in shown
+    assert "Traceback" not in shown
+
+
+def test_help_lists_every_option(shell: InteractiveShell) -> None:
+    document = shell.find_cell_magic("gpulayer").__doc__
+    options = {option for action in cell_parser()._actions for option in action.option_strings}
+    assert options >= {
+        "--nodes",
+        "--devices",
+        "--accelerator",
+        "--target",
+        "--name",
+        "--env",
+        "--input",
+        "--timeout",
+        "--detach",
+        "--dry-run",
+    }
+    assert all(option in document for option in options)
+
+
+def test_job_through_the_embedded_control_plane(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(shell, "x = 20\ndef f(a):\n    if a > 100:\n        raise ValueError(a)\n    return a + x")
+    assert _run(shell, "%%gpulayer --name first\nprint('value', f(1))").success
+    shown = capsys.readouterr().out
+    assert "started 1 local worker × 1 CPU device(s)" in shown
+    assert "[rank 0] value 21" in shown
+    result = _run(shell, "%%gpulayer\nf(1)\nf(101)")
+    assert isinstance(result.error_in_exec, gpulayer.JobFailed)
+    failure = capsys.readouterr().out.split("JobFailed: ", 1)[1].splitlines()
+    assert "rank 0 (node 0, worker local-1, device cpu:0" in failure[0]
+    assert failure[2:8] == [
+        "Traceback (most recent call last):",
+        "  Cell [3], line 3, in <module>",
+        "    f(101)",
+        "  Cell [1], line 4, in f",
+        "    raise ValueError(a)",
+        "ValueError: 101",
+    ]

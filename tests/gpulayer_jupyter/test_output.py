@@ -1,0 +1,193 @@
+"""A job's output as text: each rank apart, bounded, the same however the lines came in."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from gpulayer_jupyter.export.pieces import Piece
+from gpulayer_jupyter.export.script import LinePiece, Program
+from gpulayer_jupyter.output import OUTPUT_LIMIT_BYTES, CellDisplay, JobView, TerminalDisplay, clean_line
+
+from gpulayer.protocol import JobId, JobStatus, LogChunk, LogPage
+from gpulayer.spec import DistributedJob
+from gpulayer.states import JobState
+
+
+def _status(state: JobState = JobState.RUNNING, **fields: Any) -> JobStatus:
+    return JobStatus(
+        **{
+            "job_id": JobId("j1"),
+            "name": "digits",
+            "owner": "me",
+            "spec": DistributedJob(script="main.py", nodes=2, devices=2),
+            "state": state,
+            "revision": 1,
+            "attempt": 1,
+            "accelerator": "cpu",
+            "created_at": 0.0,
+            "started_at": 10.0,
+        }
+        | fields
+    )
+
+
+def _page(rank: int | None, text: str, stream: str = "stdout", first_line: int = 0, offset: int = 0) -> LogPage:
+    chunk = LogChunk(
+        attempt=1,
+        node=0,
+        rank=rank,
+        stream=stream,
+        offset=offset,
+        first_line=first_line,
+        time=1.0,
+        data=text.encode(),  # type: ignore[arg-type]
+    )
+    return LogPage(chunks=(chunk,), next=1, complete=False)
+
+
+def _view(**fields: Any) -> JobView:
+    return JobView(_status(**fields), where="here", clock=lambda: 12.5)
+
+
+def test_ranks_stand_apart_and_in_order() -> None:
+    view = _view()
+    for page in (_page(1, "b1\n"), _page(0, "a1\n"), _page(0, "oops\n", "stderr"), _page(1, "b2\nb3"), _page(None, "torchrun says\n")):
+        view.add_page(page)
+    assert view.text().splitlines() == [
+        "job j1 digits · running · 2 nodes × 2 devices (cpu) · 2.5 s · here",
+        "[rank 0] a1",
+        "[rank 0 err] oops",
+        "[rank 1] b1",
+        "[rank 1] b2",
+        "[rank 1] b3",
+    ]
+
+
+def test_launcher_speaks_only_when_the_job_failed() -> None:
+    view = _view()
+    view.add_page(_page(None, "torchrun says\n"))
+    view.finish()
+    assert "torchrun" not in view.text()
+    view.status = _status(JobState.FAILED, ended_at=11.0)
+    assert view.text().splitlines()[-1] == "[launcher] torchrun says"
+
+
+def test_the_same_lines_give_the_same_text() -> None:
+    pages = [(rank, f"line {number} of {rank}\n", number) for rank in range(4) for number in range(20)]
+    texts = set()
+    for seed in range(5):
+        queues = {rank: [page for page in pages if page[0] == rank] for rank in range(4)}
+        order = random.Random(seed)
+        view = _view()
+        while any(queues.values()):
+            rank, text, number = queues[order.choice([rank for rank in queues if queues[rank]])].pop(0)
+            view.add_page(_page(rank, text, first_line=number))
+        view.finish()
+        texts.add(view.text())
+    assert len(texts) == 1
+    assert texts.pop().count("[rank 3] line") == 20
+
+
+def test_the_same_line_of_each_rank_is_kept_once_for_each() -> None:
+    view = _view()
+    for rank in range(4):
+        view.add_page(_page(rank, "same\n"))
+    assert [line for line in view.text().splitlines() if "same" in line] == [f"[rank {rank}] same" for rank in range(4)]
+
+
+def test_text_is_bounded_and_says_what_it_skips() -> None:
+    view = _view()
+    for number in range(20_000):
+        view.add_page(_page(0, f"line {number}\n", first_line=number))
+    view.add_page(_page(1, "quiet\n"))
+    text = view.text()
+    assert len(text.encode()) < OUTPUT_LIMIT_BYTES + 1000
+    assert "lines skipped: %gpulayer logs j1 --rank 0" in text
+    assert text.endswith("[rank 0] line 19999\n[rank 1] quiet")
+
+
+def test_one_line_without_end() -> None:
+    view = _view()
+    for number in range(50):
+        view.add_page(_page(0, "x" * 100_000, offset=number * 100_000))
+    assert len(view.text()) < OUTPUT_LIMIT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("10%\r50%\r100%", "100%"),
+        ("done\r", "done"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text\x07", "text"),
+        ("a\x1b[Ab\tc", "ab\tc"),
+        ("<script>", "<script>"),
+        ("y" * 5000, "y" * 2000 + "…"),
+    ],
+)
+def test_line_as_a_terminal_leaves_it(text: str, shown: str) -> None:
+    assert clean_line(text) == shown
+
+
+def test_waiting_and_stopping_are_said() -> None:
+    assert "queued: no worker yet" in _view(state=JobState.QUEUED, started_at=None, waiting_for="no worker yet").header()
+    assert "· stopping ·" in _view(cancel_requested=True).header()
+
+
+def test_printed_traceback_names_cells() -> None:
+    import ast
+
+    piece = Piece(4, 2, "f()\n", ast.parse("f()").body[0], 1)
+    program = Program({"main.py": "", "cell.py": ""}, (LinePiece("cell.py", 1, 3, 1, 2),), (4,), (piece,))
+    view = JobView(_status(), where="here", program=program)
+    said = (
+        'Traceback (most recent call last):\n  File "/w/1/source/main.py", line 9, in <module>\n    exec(compile(\n'
+        '  File "/w/1/source/cell.py", line 3, in g\n    f()\n  File "/w/1/source/helpers/data.py", line 1, in f\nValueError: x\n'
+    )
+    view.add_page(_page(0, said, "stderr"))
+    assert [line.removeprefix("[rank 0 err]").strip() for line in view.text().splitlines()[1:]] == [
+        "Traceback (most recent call last):",
+        "Cell [4], line 4, in g",
+        "f()",
+        'File "helpers/data.py", line 1, in f',
+        "ValueError: x",
+    ]
+
+
+def test_cell_display_is_one_display_and_updates_at_most_every_100_ms() -> None:
+    now = [0.0]
+    sent: list[tuple[str, str, bool]] = []
+    display = CellDisplay(
+        "d1", clock=lambda: now[0], publish=lambda bundle, key, *, update: sent.append((bundle["text/plain"], key, update))
+    )
+    view = _view()
+    display.show(view, [])
+    assert display.pending_seconds() is None
+    for number in range(10):
+        now[0] += 0.001
+        display.show(view, view.add_page(_page(0, f"{number}\n", first_line=number)))
+    assert len(sent) == 1
+    waiting = display.pending_seconds()
+    assert waiting is not None
+    assert 0 < waiting <= 0.1
+    now[0] += waiting
+    display.show(view, [])
+    assert len(sent) == 2
+    now[0] += 1
+    display.show(view, [])  # nothing has changed
+    display.close(view)
+    assert [(key, update) for _, key, update in sent] == [("d1", False), ("d1", True)]
+    assert sent[-1][0].endswith("[rank 0] 9")
+
+
+def test_terminal_prints_lines_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
+    display = TerminalDisplay()
+    view = _view()
+    view.notes.append("started 2 local workers")
+    display.show(view, [])
+    display.show(view, view.add_page(_page(1, "b\n")))
+    display.show(view, view.add_page(_page(None, "launcher\n")))
+    display.show(view, view.add_page(_page(0, "a\n", "stderr")))
+    assert capsys.readouterr().out.splitlines() == ["started 2 local workers", view.header(), "[rank 1] b", "[rank 0 err] a"]
