@@ -18,12 +18,14 @@ from gpulayer.hardware.nvidia import find_cuda_devices
 from gpulayer.protocol import Device
 
 _SIMULATED = re.compile(r"(cuda|rocm|mps):([1-9][0-9]{0,3})")
-_PROBE_SECONDS = 120.0  # importing torch from a cold network disk can take a minute
+_PROBE_SECONDS = 60.0  # a cold network disk can take that long to give a Python its files
 _PROBED = ("torch", "numpy", "safetensors", "scikit-learn", "gpulayer")
 
-# Versions come from the packages' metadata, without importing them; only torch can say what it was built for and finds.
+# Nothing is imported that takes time: versions come from the packages' metadata, what torch was built for from the file
+# in which its build wrote that. Importing torch would hold up every start of a worker for seconds; an installation that
+# doesn't load shows in the job that needs it, with the end of its stderr. A driver's cuInit makes no context.
 _PROBE = """
-import json, platform, sys
+import ctypes, importlib.util, json, os, platform, runpy, sys
 from importlib import metadata
 found = {"python": platform.python_version()}
 for name in sys.argv[1:]:
@@ -31,15 +33,23 @@ for name in sys.argv[1:]:
         found[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
         pass
-if "torch" in found:
-    import torch
-    found["torch"] = torch.__version__.partition("+")[0]
-    if torch.cuda.is_available():
-        found["torch.rocm" if torch.version.hip else "torch.cuda"] = torch.version.hip or torch.version.cuda or ""
-    if torch.backends.mps.is_available():
+def has_cuda_driver():
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+torch = importlib.util.find_spec("torch") if "torch" in found else None
+if torch is not None and torch.origin:
+    built = runpy.run_path(os.path.join(os.path.dirname(torch.origin), "version.py"))
+    found["torch"] = built["__version__"].partition("+")[0]
+    if built.get("cuda") and has_cuda_driver():
+        found["torch.cuda"] = built["cuda"]
+    if built.get("hip") and os.path.exists("/dev/kfd"):
+        found["torch.rocm"] = built["hip"]
+    if (platform.system(), platform.machine()) == ("Darwin", "arm64"):
         found["torch.mps"] = ""
-    if torch.distributed.is_available():
-        found["torch.distributed"] = ""
 sys.stdout.write("\\n" + json.dumps(found))
 """
 
@@ -85,10 +95,8 @@ def _simulated_devices(text: str) -> tuple[Device, ...]:
 def find_frameworks(python: str) -> dict[str, str]:
     """Versions and capabilities that jobs under this interpreter will find: `torch`, `torch.cuda`, `numpy`, `python`, …
 
-    Takes as long as importing torch there.
-
     Raises:
-        Unsupported: the interpreter does not run, or torch does not load in it; with the end of what it printed.
+        Unsupported: the interpreter does not run; with the end of what it printed.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GPULAYER_")}
     try:
@@ -107,7 +115,7 @@ def find_frameworks(python: str) -> dict[str, str]:
     if probe.returncode != 0:
         lines = probe.stderr.decode(errors="replace").strip().splitlines()
         raise Unsupported(
-            "What is installed for jobs does not load.", asked=python, found=" / ".join(lines[-3:]) or f"exit code {probe.returncode}"
+            "The interpreter for jobs does not run.", asked=python, found=" / ".join(lines[-3:]) or f"exit code {probe.returncode}"
         )
     found: dict[str, str] = json.loads(probe.stdout.splitlines()[-1])
     return found

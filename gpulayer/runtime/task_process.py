@@ -23,11 +23,11 @@ from gpulayer.runtime.channel import Channel, ChannelPeer
 from gpulayer.runtime.exit_reason import MemoryKills, describe_exit
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.process import Keeper, ProcessExit, StartFailed, TaskProcesses
-from gpulayer.runtime.process_tree import catches_signal, ignores_signal
 from gpulayer.runtime.rank_environment import CHANNEL
 from gpulayer.runtime.task_failure import FailureReason, describe_rank_failure
 from gpulayer.runtime.task_plan import StopReason, TaskEvents, TaskPlan, TaskResult
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks, Patience
+from gpulayer.runtime.task_signals import ask_to_end
 from gpulayer.runtime.torchrun import launcher_command
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
@@ -240,7 +240,7 @@ class TaskProcess:
         if rank is not None and not rank.failed:
             rank.returned = True
             # An exit handler that hangs is ended and doesn't turn success into failure.
-            self._set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._kill_rank(rank))
+            self._set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._signal_rank(rank, signal.SIGKILL))
 
     def _handle_hang_up(self, peer: ChannelPeer) -> None:
         rank = self._ranks.find_peer(peer)
@@ -340,31 +340,18 @@ class TaskProcess:
                 self._set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
 
     def _ask_to_end(self, ranks: list[LocalRank]) -> None:
-        """SIGTERM to siblings of a failed rank; else SIGINT, which Python unwinds from, where SIGTERM has no handler.
-
-        Sent to the ranks and not to what they started: a loader worker that dies first spoils an emergency checkpoint. A
-        command that isn't Python gets SIGINT as from a terminal, with its process group. A rank that has said how it ended
-        is leaving, and still has to flush what it printed.
-        """
         is_python = self._is_distributed or self._command()[0] == self._plan.python
-        for rank in ranks:
-            if self._processes is None or rank.pid is None or rank.failed or rank.returned:
-                continue
-            uses_term = self._stop_reason == "collateral" or catches_signal(rank.pid, signal.SIGTERM)
-            if uses_term or ignores_signal(rank.pid, signal.SIGINT):
-                self._processes.signal(rank.pid, signal.SIGTERM)
-            else:
-                self._processes.signal(rank.pid, signal.SIGINT, group=not is_python)
+        if self._processes is not None:
+            ask_to_end(self._processes, ranks, is_collateral=self._stop_reason == "collateral", is_python=is_python)
 
     def _end_of_grace(self) -> None:
         for rank in self._ranks.alive:
-            if self._processes is not None and rank.pid is not None:
-                self._processes.signal(rank.pid, signal.SIGTERM)
+            self._signal_rank(rank, signal.SIGTERM)
         self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
 
-    def _kill_rank(self, rank: LocalRank) -> None:
+    def _signal_rank(self, rank: LocalRank, number: signal.Signals) -> None:
         if self._processes is not None and rank.is_alive and rank.pid is not None:
-            self._processes.signal(rank.pid, signal.SIGKILL)
+            self._processes.signal(rank.pid, number)
 
     def _look_whether_over(self) -> None:
         if self._stop_reason is not None:

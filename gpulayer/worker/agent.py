@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpulayer import __version__, settings
+from gpulayer import settings
+from gpulayer._version import __version__
 from gpulayer.client.transport import Transport
 from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable
 from gpulayer.hardware.inventory import find_devices, find_frameworks, host_boot_id

@@ -49,8 +49,8 @@ def _syntax_refusal(error: SyntaxError) -> NotExportable:
 
 def show_as(error: BaseException, lines: list[str]) -> None:
     """Let IPython show these lines for the error; what was set first stays."""
-    # IPython asks the exception itself for its traceback.
-    vars(error).setdefault("_render_traceback_", lambda: lines)
+    # IPython asks the exception itself for its traceback; one text, since each of its modes joins lines differently.
+    vars(error).setdefault("_render_traceback_", lambda: ["\n".join(lines)])
 
 
 def show_failure(failed: JobFailed, program: Program | None) -> None:

@@ -23,12 +23,12 @@ class HeldCallLimits:
     """How many calls one identity may have waiting at once.
 
     Args:
-        client: for a user; a cell that follows a job holds two.
+        client: for a user; a cell that follows a job holds two, a sweep one for each job.
         worker: for a worker: one acquire, and a rendezvous for each task that is starting.
     """
 
-    client: int = 64
-    worker: int = 16
+    client: int = 256
+    worker: int = 64
 
 
 class HeldCalls:

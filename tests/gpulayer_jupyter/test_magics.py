@@ -13,6 +13,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from support.notebook import new_shell
 
 import gpulayer
+from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import InvalidSpec, NotExportable, Unsupported
 
 
@@ -26,7 +27,10 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interacti
     monkeypatch.chdir(tmp_path / "notebook")
     shell = new_shell()
     gpulayer.load_ipython_extension(shell)
-    return shell
+    yield shell
+    recorder_of(shell).stop()
+    for opened in list(EmbeddedControlPlane._open.values()):
+        opened.close()
 
 
 def _run(shell: InteractiveShell, cell: str) -> ExecutionResult:

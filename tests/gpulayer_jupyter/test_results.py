@@ -83,7 +83,7 @@ def test_failure_shows_the_guilty_rank_and_its_traceback() -> None:
     job.end(JobState.FAILED, Failure(reason="rank", message="", node=1, worker="w", rank=3, device="cpu:1", exit_code=1, error=error))
     with pytest.raises(JobFailed) as failed:
         follow_to_end(job, SHELL)
-    lines = failed.value._render_traceback_()  # type: ignore[attr-defined]
+    lines = failed.value._render_traceback_()[0].splitlines()  # type: ignore[attr-defined]
     assert lines[0] == "JobFailed: Job j1 'n' failed: rank 3 (node 1, worker w, device cpu:1) exited with code 1."
     assert lines[2:] == [*error.traceback.splitlines(), "", "All its output: %gpulayer logs j1 --rank 3"]
 

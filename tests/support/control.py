@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gpulayer.calls import CALLS, Role
 from gpulayer.control import Caller, ControlPlane
+from gpulayer.control.store.schema import DATABASE_NAME, prepare_home
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
     AcquireTask,
@@ -67,9 +70,19 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(test, 60))
 
 
+@cache
+def _fresh_database() -> bytes:
+    """The database of a home that was just made; migrating one for each test would take most of their time."""
+    with tempfile.TemporaryDirectory() as folder:
+        return prepare_home(Path(folder)).read_bytes()
+
+
 @asynccontextmanager
 async def open_control_plane(home: Path, **options: Any) -> AsyncIterator[ControlPlane]:
     """An open control plane, closed at the end of the block; `options` are those of `ControlPlane.open`."""
+    if not home.exists():
+        home.mkdir(mode=0o700)
+        (home / DATABASE_NAME).write_bytes(_fresh_database())
     control_plane = await ControlPlane.open(home, **options)
     try:
         yield control_plane

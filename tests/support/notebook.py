@@ -23,7 +23,6 @@ transform = TransformerManager().transform_cell
 def new_shell() -> InteractiveShell:
     """A real shell of its own, without a history file."""
     config = Config()
-    config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.xmode = "Plain"

@@ -11,6 +11,7 @@ import hashlib
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,14 +85,17 @@ class HistoryRecorder:
         self.history = History(_runs_so_far(shell))
         self._shell = shell
         self._open: list[Run] = []
-        self._weights = tempfile.TemporaryDirectory(prefix="gpulayer-weights-")
+        self._weights: Path | None = None
 
     def remember_weights(self, name: str, file: Path) -> None:
         """The running cell left other weights in a model than its source gives it: keep them, so that later jobs get them."""
         if self.current is None:
             return
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        kept = Path(self._weights.name) / f"{digest}.safetensors"
+        if self._weights is None:
+            self._weights = Path(tempfile.mkdtemp(prefix="gpulayer-weights-"))
+            weakref.finalize(self, shutil.rmtree, self._weights, ignore_errors=True)
+        kept = self._weights / f"{digest}.safetensors"
         shutil.copyfile(file, kept)
         path = f"weights/{digest[:16]}.safetensors"
         source = (
@@ -119,7 +123,10 @@ class HistoryRecorder:
         return last if last is not None and not last.finished else None
 
     def _before(self, info: Any) -> None:
-        run = Run(cell=len(self._shell.history_manager.input_hist_raw), raw=info.raw_cell or "", finished=False)
+        manager = self._shell.history_manager
+        # IPython versions differ in whether the count has grown by now; its list of inputs has not.
+        number = len(manager.input_hist_raw) if manager.enabled else self._shell.execution_count
+        run = Run(cell=number, raw=info.raw_cell or "", finished=False)
         self.history.runs.append(run)
         self._open.append(run)
 

@@ -440,6 +440,7 @@ def test_health_counts(tmp_path):
             health = await plane.handle(CALLS["get_health"], GetHealth(), USER)
             assert (health.protocol, health.workers_alive, health.jobs_unfinished) == (1, 1, 1)
             home_id = health.home_id
+            assert len(home_id) == 16
         async with open_control_plane(tmp_path / "home") as plane:
             assert (await plane.health()).home_id == home_id
 
@@ -577,5 +578,15 @@ def test_another_process_on_the_home_wakes_a_held_worker(tmp_path):
             assert [await process.wait() for process in processes] == [0, 0]
             listed = await plane.list_jobs(limit=50)
             assert [job.state for job in listed.jobs] == [JobState.SUCCEEDED] * 40
+
+    run(check())
+
+
+def test_a_home_is_made_where_there_is_none(tmp_path):
+    async def check():
+        plane = await ControlPlane.open(tmp_path / "deep" / "home")
+        assert (tmp_path / "deep" / "home").stat().st_mode & 0o777 == 0o700
+        await submit(plane)
+        await plane.close()
 
     run(check())

@@ -37,7 +37,17 @@ def test_frameworks_are_those_of_the_interpreter_that_was_named():
     found = find_frameworks(sys.executable)
     assert found["python"] == platform.python_version()
     assert found["torch"].count(".") == 2
-    assert {"numpy", "safetensors", "gpulayer", "torch.distributed"} <= found.keys()
+    assert {"numpy", "safetensors", "gpulayer"} <= found.keys()
+    assert "torch.mps" not in found or platform.system() == "Darwin"
+
+
+def test_torch_is_not_imported_to_find_it(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nclass Refuse:\n    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.startswith('torch.'): raise ImportError(name)\nsys.meta_path.insert(0, Refuse())"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "torch" in find_frameworks(sys.executable)
 
 
 def test_an_interpreter_that_does_not_run():
@@ -46,11 +56,12 @@ def test_an_interpreter_that_does_not_run():
     assert caught.value.asked == "/no/such/python"
 
 
-def test_an_environment_that_does_not_load(monkeypatch, tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13 is missing')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(Unsupported, match=r"libcudart\.so\.13 is missing"):
-        find_frameworks(sys.executable)
+def test_an_interpreter_that_is_broken(tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'libpython3.so is missing' >&2\nexit 127\n")
+    broken.chmod(0o755)
+    with pytest.raises(Unsupported, match=r"libpython3\.so is missing"):
+        find_frameworks(str(broken))
 
 
 def test_a_host_is_known_by_its_boot():

@@ -34,7 +34,7 @@ def test_name_that_a_function_needs_later() -> None:
 
 
 def test_records_of_ipython() -> None:
-    with pytest.raises(NotExportable, match="'_3' .* one of IPython's own records"):
+    with pytest.raises(NotExportable, match=r"'_3' .* one of IPython's own records"):
         export_after([], "print(_3)", bound=["_3"])
 
 

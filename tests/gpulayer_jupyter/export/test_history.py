@@ -72,7 +72,7 @@ def test_weights_that_a_job_left_travel_with_what_reads_the_model(tmp_path: Path
 @pytest.mark.parametrize(
     ("cell", "main", "rest"),
     [
-        ("y = x + 1\nsend()\nprint('only here')", "x = [1]", "y = x + 1\nsend()\n"),
+        ("y = x + [1]\nsend()\nprint('only here')", "x = [1]", "y = x + [1]\nsend()\n"),
         ("def go():\n    send()\n\ngo()\nafter = 1", "def go():", "go()\n"),
     ],
 )
