@@ -1,7 +1,7 @@
 """The seam between those who call a control plane (clients, workers, the CLI) and the way the call takes.
 
 Two implementations: `http_transport.HttpTransport` and `in_process.InProcessTransport`. Both behave alike
-(`tests/contract/test_client_contract.py`): same answers, same errors, safe to use from several threads.
+(`tests/contracts/test_client_contract.py`): same answers, same errors, safe to use from several threads.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpulayer.client.client import Client
     from gpulayer.client.job import Job
 
-_CAPABILITIES = {"cuda": ("torch.cuda",), "rocm": ("torch.cuda",), "mps": ("torch.mps",)}  # torch drives ROCm under the name cuda
+_CAPABILITIES = {"cuda": ("torch.cuda",), "rocm": ("torch.rocm",), "mps": ("torch.mps",)}
 _INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
