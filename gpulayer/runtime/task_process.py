@@ -185,7 +185,7 @@ class TaskProcess:
             case "returned":
                 self._inbox.put(lambda: self._handle_returned(peer))
             case "launcher":
-                self._inbox.put(lambda: self._handle_launcher(peer))
+                self._launcher = peer
             case "exited":
                 code = int(message["code"])
                 ended = ProcessExit(pid=int(message["pid"]), exit_code=code if code >= 0 else None, signal=-code if code < 0 else None)
@@ -206,9 +206,6 @@ class TaskProcess:
                 peer.send({"address": address, "port": port})
         except Exception as error:  # noqa: BLE001 - the top of this thread; the launcher is told and fails with it
             peer.send({"refused": f"{type(error).__name__}: {error}"})
-
-    def _handle_launcher(self, peer: ChannelPeer) -> None:
-        self._launcher = peer
 
     def _handle_hello(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
         rank, pid = self._ranks.find(int(message["rank"])), int(message["pid"])

@@ -108,6 +108,8 @@ def _free_name(stem: str, modules: LocalModules) -> str:
 def _check_piece(piece: Piece, *, in_own_cell: bool) -> None:
     if piece.refusal is None:
         return
+    if piece.refusal.startswith("its cell raised"):
+        raise NotExportable(f"{_sentence(piece.place())}: {piece.refusal}.", fix="Run the cell again.")
     fix = "Take the line out of the cell." if in_own_cell else "Write it in Python, or do without what it binds."
     raise NotExportable(f"{_sentence(piece.place())}: {piece.refusal}, so it can't run on ranks.", fix=fix)
 

@@ -13,13 +13,14 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
 
+_UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -32,6 +33,7 @@ class Run:
         failed_line: line of the transformed text that raised; None where nothing did.
         finished: False while the cell runs.
         nothing_ran: refused before its first statement (a syntax error).
+        unclear: it raised, and nobody knows where.
         afterwards: statements that stand for what GPUlayer itself did to the kernel's names when the cell had run.
     """
 
@@ -40,6 +42,7 @@ class Run:
     failed_line: int | None = None
     finished: bool = True
     nothing_ran: bool = False
+    unclear: bool = False
     afterwards: list[Piece] = field(default_factory=list)
 
 
@@ -74,6 +77,8 @@ class History:
             read = read_cell(run.raw, cell=run.cell, transform=transform, failed_line=run.failed_line)
         except SyntaxError:
             read = ReadCell()
+        if run.unclear:
+            read.pieces = [replace(piece, refusal=_UNCLEAR) for piece in read.pieces]
         self._read[position] = (key, read)
         return read
 
@@ -161,7 +166,8 @@ def _runs_so_far(shell: Any) -> list[Run]:
         run = Run(cell=cell, raw=raw)
         if cell in exceptions:
             run.failed_line = _failed_line_of_text(exceptions[cell], cell)
-            run.nothing_ran = run.failed_line is None
+            run.nothing_ran = exceptions[cell].get("ename") in ("SyntaxError", "IndentationError")
+            run.unclear = run.failed_line is None
         runs.append(run)
     if runs and _is_running(shell, runs[-1]):
         runs[-1].finished = False
@@ -175,8 +181,8 @@ def _is_running(shell: Any, run: Run) -> bool:
 
 def _failed_line_of_text(stored: dict[str, Any], cell: int) -> int | None:
     text = _ANSI.sub("", "\n".join(stored.get("traceback", ())))
-    found = re.search(rf"Cell In\s?\[{cell}\], line (\d+)", text)
-    return int(found.group(1)) if found is not None and stored.get("ename") not in ("SyntaxError", "IndentationError") else None
+    found = re.search(rf"(?:Cell In\s?\[{cell}\], line |<ipython-input-{cell}-\w+>:)(\d+)", text)
+    return int(found.group(1)) if found is not None else None
 
 
 def runs_of(sources: Sequence[str]) -> History:
