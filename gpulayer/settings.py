@@ -13,7 +13,7 @@ from pathlib import Path
 import platformdirs
 
 GRACE_SECONDS = 10.0
-"""How long a rank may go on after SIGTERM on cancel or timeout (ADR-0024)."""
+"""How long a rank may go on after the first signal of a cancel or timeout (ADR-0024)."""
 COLLATERAL_GRACE_SECONDS = 1.0
 """How long a rank may go on after a sibling failed: it mostly sits in a collective that can't end."""
 LONG_POLL_SECONDS = 30.0

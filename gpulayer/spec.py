@@ -32,7 +32,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
             linked at that path in the job's working directory.
         requires: frameworks and capabilities that a worker must report (`torch`, `torch.cuda`).
         timeout_seconds: counted from the first rank's start; None means none.
-        grace_seconds: per rank, between SIGTERM and SIGKILL on cancel and timeout.
+        grace_seconds: per rank, from the first signal of a cancel or timeout to SIGKILL (ADR-0024).
         retries: how often a failed or lost attempt is tried again.
         source: local folder whose source travels with the job; None means that the job needs none (a CommandJob), or
             the script's own folder (a DistributedJob).

@@ -63,7 +63,7 @@ def logs(job_id: str, rank: int | None, follow: bool, as_json: bool, target: str
 @json_option
 @target_option
 def cancel(job_ids: tuple[str, ...], force: bool, as_json: bool, target: str | None) -> None:
-    """Stop jobs: SIGTERM, then SIGKILL after their grace. Does not wait for their end."""
+    """Stop jobs: SIGINT, and after their grace SIGTERM and SIGKILL. Does not wait for their end."""
     with connect(target) as client:
         records = [job_record(client.job(job_id).cancel(force=force).status) for job_id in job_ids]
     print_listing(records, ("id", "name", "state"), as_json=as_json, empty="")

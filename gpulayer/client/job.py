@@ -101,7 +101,7 @@ class Job:
         return self._status
 
     def cancel(self, force: bool = False) -> Job:
-        """Order the job to stop: SIGTERM, then SIGKILL after its grace; with `force` SIGKILL at once. Does not wait."""
+        """Order the job to stop: SIGINT, and after its grace SIGTERM and SIGKILL; with `force` SIGKILL at once. Does not wait."""
         self._status = self._client.call_patiently("cancel_job", CancelJob(job_id=self.id, force=force))
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interacti
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "notebook").mkdir()
     monkeypatch.chdir(tmp_path / "notebook")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
     shell = new_shell()
     gpulayer.load_ipython_extension(shell)
     yield shell
@@ -113,9 +115,9 @@ def test_value_put_into_the_kernel_from_outside(shell: InteractiveShell, capsys:
 
 
 def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("helper.py").write_text("x = 1")
+    Path("dry_run_helper.py").write_text("x = 1")
     Path("train.csv").write_text("1,2")
-    _run(shell, "import helper\nimport msgspec")
+    _run(shell, "import dry_run_helper as helper\nimport msgspec")
     _run(shell, "# two\ny = [helper.x]\n\nunused = 1\ny.append(2)")
     _run(shell, "n = 2")
     listing = sorted(Path().iterdir())
@@ -128,11 +130,11 @@ def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Pat
         "cell [1]  lines 1–2",
         "cell [2]  lines 1–2, 5",
         "cell [4]  line 2",
-        "local modules: helper",
+        "local modules: dry_run_helper",
         "packages: msgspec ",
         "input data: train.csv (3 bytes)",
         "not bound anywhere: nowhere",
-        "files: cell.py, helper.py, main.py, manifest.json",
+        "files: cell.py, dry_run_helper.py, main.py, manifest.json",
         "sha256 ",
         "2 × 2 devices (auto) at the embedded control plane",
         "There is no worker yet: 2 local worker(s) with 2 CPU device(s) each would be started.",

@@ -19,6 +19,7 @@ from gpulayer.bundle.archive import Bundle, Link
 from gpulayer.bundle.collect import find_project
 from gpulayer.errors import InvalidSpec, NotExportable, TooLarge
 from gpulayer.settings import BUNDLE_LIMIT_BYTES
+from gpulayer_jupyter.export.history import UNCLEAR
 from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules, package_versions
 from gpulayer_jupyter.export.magic_lines import is_session_only
 from gpulayer_jupyter.export.pieces import Piece
@@ -108,7 +109,7 @@ def _free_name(stem: str, modules: LocalModules) -> str:
 def _check_piece(piece: Piece, *, in_own_cell: bool) -> None:
     if piece.refusal is None:
         return
-    if piece.refusal.startswith("its cell raised"):
+    if piece.refusal == UNCLEAR:
         raise NotExportable(f"{_sentence(piece.place())}: {piece.refusal}.", fix="Run the cell again.")
     fix = "Take the line out of the cell." if in_own_cell else "Write it in Python, or do without what it binds."
     raise NotExportable(f"{_sentence(piece.place())}: {piece.refusal}, so it can't run on ranks.", fix=fix)

@@ -20,7 +20,7 @@ from typing import Any
 
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
 
-_UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
+UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -78,7 +78,7 @@ class History:
         except SyntaxError:
             read = ReadCell()
         if run.unclear:
-            read.pieces = [replace(piece, refusal=_UNCLEAR) for piece in read.pieces]
+            read.pieces = [replace(piece, refusal=UNCLEAR) for piece in read.pieces]
         self._read[position] = (key, read)
         return read
 

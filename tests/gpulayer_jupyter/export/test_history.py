@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from gpulayer_jupyter.export.history import HistoryRecorder
 from gpulayer_jupyter.export.provider import NotebookProvider, recorder_of
-from support.notebook import new_shell, transform
+from support.notebook import export_after, new_shell, transform
 
 from gpulayer.bundle.source_provider import Source
+from gpulayer.errors import NotExportable
 
 
 def _ran(recorder: HistoryRecorder) -> list[str]:
@@ -22,6 +23,16 @@ def test_cells_from_before_loading_are_included() -> None:
     for cell in ("x = 1", "x = 2\n1 / 0\nx = 3", "y = (", "x = 4"):
         shell.run_cell(cell, store_history=True)
     assert _ran(HistoryRecorder(shell)) == ["x = 1", "x = 2", "x = 4"]
+
+
+def test_cell_from_before_loading_that_failed_nobody_knows_where_is_named() -> None:
+    shell = new_shell()
+    shell.run_cell("x = 1\n1 / 0", store_history=True)
+    shell.history_manager.exceptions[1]["traceback"] = ["gone"]
+    history = HistoryRecorder(shell).history
+    with pytest.raises(NotExportable, match=r"Cell 1, line 1: its cell raised before"):
+        export_after(history, "print(x)")
+    export_after(history, "print(1)")
 
 
 def test_each_run_of_a_cell_counts_up_to_what_failed() -> None:

@@ -16,7 +16,8 @@ def _split(body: str, cells: list[str] | None = None) -> tuple[str, str]:
 
 def test_definitions_stand_at_module_level_with_what_they_read() -> None:
     main, cell = _split(
-        "import math\nLR = 0.1\nprint('start')\nclass Net:\n    lr = LR\n    def run(self):\n        return SIZE * math.pi\nSIZE = 2\nNet().run()\n"
+        "import math\nLR = 0.1\nprint('start')\n"
+        "class Net:\n    lr = LR\n    def run(self):\n        return SIZE * math.pi\nSIZE = 2\nNet().run()\n"
     )
     for text in ("import math", "LR = 0.1", "class Net:", "SIZE = 2"):
         assert text in main
