@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 CHECK_WEIGHTS = """
 import hashlib as _hashlib
 from gpulayer.pytorch.weights import weights_bytes as _weights_bytes
-print(_hashlib.sha256(_weights_bytes(model, name="model", fit=0)).hexdigest())
+print(_hashlib.sha256(_weights_bytes(model, name="model")).hexdigest())
 """
 
 

@@ -6,7 +6,7 @@ Runs in the process that asks for a job, never in the job itself.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +15,6 @@ from gpulayer import settings
 from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_sources, find_project
 from gpulayer.errors import NotExportable
-
-RUNS_FOLDER = "gpulayer_runs"
 
 
 @dataclass(frozen=True)
@@ -27,28 +25,6 @@ class Source:
     script: str
     args: tuple[str, ...]
     title: str
-
-
-class FollowedLine(Protocol):
-    """What `follow` reads of a `gpulayer.client.job.LogLine`."""
-
-    @property
-    def rank(self) -> int | None: ...
-    @property
-    def stream(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-
-
-class FollowedJob(Protocol):
-    """What `follow` needs of a `gpulayer.client.job.Job`; the client stands beside this package, so it is not imported."""
-
-    @property
-    def name(self) -> str: ...
-    def follow_logs(self) -> Iterator[Any]: ...
-    def download(self, destination: Path) -> list[Path]: ...
-    def result(self) -> Any: ...
-    def cancel(self, force: bool = False) -> Any: ...
 
 
 class SourceProvider(Protocol):
@@ -62,18 +38,25 @@ class SourceProvider(Protocol):
         """
         ...
 
-    def follow(self, job: FollowedJob) -> None:
-        """Show the job's output as it comes, until it ends.
+    def follow(self, job: Any) -> None:
+        """Show the job (a `gpulayer.client.job.Job`) as it goes, until it has ended.
 
         Raises:
-            JobFailed: the job ended badly.
-            KeyboardInterrupt: the person interrupted; the job has been told to stop.
+            JobFailed: it did not go well.
+            KeyboardInterrupt: it was interrupted here, and has ended.
         """
         ...
 
 
 class ScriptProvider:
-    """The script that this process runs, with the project around it."""
+    """The script that this process runs, with the project around it.
+
+    Args:
+        follow: how a job is shown in a terminal; the client stands above this package.
+    """
+
+    def __init__(self, follow: Callable[[Any], None]) -> None:
+        self._follow = follow
 
     def collect(self) -> Source:
         script = _running_script()
@@ -82,25 +65,22 @@ class ScriptProvider:
             bundle=collect_sources(project), script=script.relative_to(project).as_posix(), args=tuple(sys.argv[1:]), title=script.stem
         )
 
-    def follow(self, job: FollowedJob) -> None:
-        try:
-            for line in job.follow_logs():
-                _show(line)
-        except KeyboardInterrupt:
-            job.cancel()
-            raise
-        job.download(Path(RUNS_FOLDER) / job.name)
-        job.result()
+    def follow(self, job: Any) -> None:
+        self._follow(job)
 
 
-def current_provider() -> SourceProvider:
-    """The provider for where this process runs: a notebook's where IPython is active, else the script's."""
+def current_provider(*, in_terminal: Callable[[Any], None]) -> SourceProvider:
+    """The provider for where this process runs: a notebook's where IPython is active, else the script's.
+
+    Args:
+        in_terminal: how a script's job is shown (`client.terminal.follow_in_terminal`).
+    """
     if _in_ipython() and not settings.inside_job():
         from gpulayer_jupyter.export.provider import NotebookProvider
 
         provider: SourceProvider = NotebookProvider()
         return provider
-    return ScriptProvider()
+    return ScriptProvider(in_terminal)
 
 
 def _in_ipython() -> bool:
@@ -130,11 +110,3 @@ def _running_script() -> Path:
     if script.suffix != ".py" or not script.is_file():
         raise NotExportable("Only Python scripts can be launched.", asked=str(named), fix="Run a .py file.")
     return script
-
-
-def _show(line: FollowedLine) -> None:
-    out = sys.stderr if line.stream == "stderr" else sys.stdout
-    mark = f"[rank {line.rank}] " if line.rank is not None else ""
-    text = line.text.rstrip("\n")
-    out.write(f"{mark}{text}\n")
-    out.flush()

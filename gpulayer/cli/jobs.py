@@ -8,10 +8,10 @@ from typing import Any
 import click
 import msgspec
 
-from gpulayer.cli.job_output import is_marked, print_line
 from gpulayer.cli.listing import age, print_listing
 from gpulayer.cli.options import json_option, target_option
 from gpulayer.client.failures import job_failed
+from gpulayer.client.terminal import is_marked, print_line
 from gpulayer.protocol import JobStatus
 from gpulayer.spec import node_count
 from gpulayer.states import JobState

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from gpulayer.bundle.collect import collect_sources, find_project
-from gpulayer.cli.job_output import exit_code, follow_to_end, say
 from gpulayer.cli.options import COUNT, job_options, launcher_option
 from gpulayer.client.client import Client
 from gpulayer.client.job import Job
 from gpulayer.client.script_job import script_job
-from gpulayer.errors import InvalidSpec, Unsupported
+from gpulayer.client.terminal import exit_code, follow_in_terminal, say
+from gpulayer.errors import InvalidSpec, JobFailed, Unsupported
 from gpulayer.spec import AnyJob, CommandJob
 from gpulayer.targets import connect
 
@@ -46,7 +46,13 @@ def run(
             print(job.id)
             return 0
         say(f"job {job.id} {job.name!r}, {nodes} × {devices}, {client.description}")
-        return follow_to_end(job)
+        try:
+            follow_in_terminal(job)
+        except JobFailed as error:
+            say(error.two_lines())  # the rank's traceback was shown as it came
+        except KeyboardInterrupt:
+            say(f"{job.id} was stopped")
+        return exit_code(job)
 
 
 @click.command(context_settings=_VERBATIM)

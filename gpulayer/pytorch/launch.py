@@ -66,9 +66,10 @@ def launch(
             fix=f"Put this line at the top of the cell instead: %%gpulayer --nodes {nodes} --devices {devices}",
         )
     from gpulayer.bundle.source_provider import current_provider
+    from gpulayer.client.terminal import exit_code, follow_in_terminal
     from gpulayer.targets import connect
 
-    provider = current_provider()
+    provider = current_provider(in_terminal=follow_in_terminal)
     source = provider.collect()
     spec = job_from_source(
         source,
@@ -87,7 +88,7 @@ def launch(
         try:
             provider.follow(job)
         except JobFailed as failed:
-            _leave(failed.two_lines(), _as_shell_code(job.exit_code))
+            _leave(failed.two_lines(), exit_code(job))
         except KeyboardInterrupt:
             _leave("Interrupted; the job was stopped.", _INTERRUPTED)
         sys.exit(0)
@@ -144,13 +145,6 @@ def submit_source(client: Client, spec: AnyJob, source: Source) -> Job:
 def _name_from(title: str) -> str | None:
     """The title as a job's name, None where nothing of it can stand in one."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._")[:80] or None
-
-
-def _as_shell_code(exit_code: int | None) -> int:
-    """A failed job's exit code as a process can leave with it: 128 + N after signal N, 1 where nobody knows."""
-    if not exit_code:
-        return 1
-    return exit_code if exit_code > 0 else 128 - exit_code
 
 
 def _leave(message: str, exit_code: int) -> NoReturn:

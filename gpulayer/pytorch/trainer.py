@@ -172,12 +172,13 @@ class Trainer:
     def _fit_in_job(self, model: Module, fit: int) -> None:
         from gpulayer.bundle.source_provider import current_provider
         from gpulayer.client.downloads import download_outputs
+        from gpulayer.client.terminal import follow_in_terminal
         from gpulayer.targets import connect
 
         statement = executing_statement()
         _claim_statement(statement)
         in_script = statement is None
-        provider = current_provider()
+        provider = current_provider(in_terminal=follow_in_terminal)
         source = provider.collect()
         spec = job_from_source(
             source,

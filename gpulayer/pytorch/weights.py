@@ -42,15 +42,15 @@ def save_fit(output_dir: Path, fit: int, model: torch.nn.Module, figures: Mappin
     path = weights_path(output_dir, fit)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    save_file(_plain_tensors(model), partial, metadata=_metadata(name_in_main(model), fit))
+    save_file(_plain_tensors(model), partial, metadata=_metadata(name_in_main(model)))
     partial.replace(path)
     partial.write_text(json.dumps(figures), encoding="utf-8")
     partial.replace(figures_path(output_dir, fit))
 
 
-def weights_bytes(model: torch.nn.Module, *, name: str, fit: int) -> bytes:
+def weights_bytes(model: torch.nn.Module, *, name: str) -> bytes:
     """What `save_fit` writes for a model of this name: equal weights give equal bytes, and so the artifact's digest."""
-    return save(_plain_tensors(model), metadata=_metadata(name, fit))
+    return save(_plain_tensors(model), metadata=_metadata(name))
 
 
 def load_fit(folder: Path, model: torch.nn.Module, fit: int | None) -> dict[str, Any]:
@@ -110,8 +110,9 @@ def name_in_main(model: torch.nn.Module) -> str:
     return next((name for name, value in list(namespace.items()) if value is model and not name.startswith("_")), "")
 
 
-def _metadata(name: str, fit: int) -> dict[str, str]:
-    return {"gpulayer.model": name, "gpulayer.fit": str(fit)}
+def _metadata(name: str) -> dict[str, str]:
+    # One entry: safetensors writes several in no fixed order, and equal weights would have unequal digests.
+    return {"gpulayer.model": name}
 
 
 def _plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -5,7 +5,9 @@ Runs in the kernel's main thread; the control plane is asked from a thread of it
 
 from __future__ import annotations
 
+import json
 import queue
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.client.job import Job
-from gpulayer.errors import GPUlayerError, JobFailed
+from gpulayer.errors import Conflict, GPUlayerError, JobFailed, Unsupported
 from gpulayer.protocol import JobStatus, LogPage
 from gpulayer.states import JobState
 from gpulayer_jupyter.export.script import Program
@@ -111,32 +113,21 @@ def load_weights(job: Job, namespace: dict[str, Any], *, on_loaded: Callable[[st
     files = {path: file for path, file in job.outputs.items() if Path(path).match("weights/fit*.safetensors")}
     if not files:
         return []
-    from gpulayer.errors import Conflict, Unsupported
-
-    try:
-        import torch
-        from safetensors import safe_open
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise Unsupported(
-            "The job left weights, and loading them needs torch and safetensors in this kernel.",
-            found=str(error),
-            fix="pip install 'gpulayer[torch]'",
-        ) from error
+    # Where torch was never imported, no name is bound to one of its modules.
+    torch = sys.modules.get("torch")
     said = []
     with tempfile.TemporaryDirectory(prefix="gpulayer-weights-") as folder:
         for path in sorted(files, key=lambda path: int(Path(path).stem.removeprefix("fit"))):
             here = Path(folder) / Path(path).name
             job.client.transport.get_artifact(files[path].sha256, here)
-            with safe_open(here, framework="pt") as opened:
-                name = str((opened.metadata() or {}).get("gpulayer.model", ""))
+            name = _model_name(here)
             fit = int(Path(path).stem.removeprefix("fit"))
             model = namespace.get(name) if name else None
-            if not isinstance(model, torch.nn.Module):
+            if torch is None or not isinstance(model, torch.nn.Module):
                 said.append(f"weights of fit {fit}{f' ({name})' if name else ''}: gpulayer.connect().job({job.id!r}).weights({fit})")
                 continue
             try:
-                model.load_state_dict(load_file(here), strict=True)
+                model.load_state_dict(_load_file(here), strict=True)
             except RuntimeError as error:
                 raise Conflict(
                     f"The job's weights do not fit the '{name}' of this kernel.",
@@ -146,3 +137,23 @@ def load_weights(job: Job, namespace: dict[str, Any], *, on_loaded: Callable[[st
             on_loaded(name, here)
             said.append(f"'{name}' holds the weights of fit {fit}")
     return said
+
+
+def _model_name(file: Path) -> str:
+    """The `gpulayer.model` of a safetensors file, read from its header (length, then JSON) without safetensors or torch."""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return str(header.get("__metadata__", {}).get("gpulayer.model", ""))
+
+
+def _load_file(file: Path) -> dict[str, Any]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise Unsupported(
+            "The job left weights, and loading them needs safetensors in this kernel.",
+            found=str(error),
+            fix="pip install 'gpulayer[torch]'",
+        ) from error
+    tensors: dict[str, Any] = load_file(file)
+    return tensors

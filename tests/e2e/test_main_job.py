@@ -27,7 +27,7 @@ def test_quickstart_trains_on_four_ranks_and_brings_the_weights_back(served: Ser
         execute_notebook(kernel, notebook)
         digest = kernel.execute(
             "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
-            "print(hashlib.sha256(weights_bytes(model, name='model', fit=0)).hexdigest())"
+            "print(hashlib.sha256(weights_bytes(model, name='model')).hexdigest())"
         ).text.strip()
     job = served.client.jobs()[0]
     assert job.state is JobState.SUCCEEDED
@@ -143,7 +143,7 @@ def test_trainer_in_a_plain_cell(served: Served) -> None:
         execute_notebook(kernel, notebook)
         digest = kernel.execute(
             "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
-            "print(hashlib.sha256(weights_bytes(model, name='model', fit=0)).hexdigest())"
+            "print(hashlib.sha256(weights_bytes(model, name='model')).hexdigest())"
         ).text.strip()
     job = served.client.jobs()[0]
     assert job.state is JobState.SUCCEEDED

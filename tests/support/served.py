@@ -31,7 +31,10 @@ def served_notebooks(folder: Path, *, workers: int = 2, cpu_devices: int = 2, **
     root.mkdir()
     for module in NOTEBOOKS.glob("*.py"):
         shutil.copy(module, root)
-    with running_server(folder / "home", root_dir=root, **options) as server, gpulayer.connect(server.url, token=server.client_token) as client:
+    with (
+        running_server(folder / "home", root_dir=root, **options) as server,
+        gpulayer.connect(server.url, token=server.client_token) as client,
+    ):
         if workers:
             client.ensure_local_workers(workers, cpu_devices=cpu_devices)
         yield Served(server=server, client=client, folder=root)

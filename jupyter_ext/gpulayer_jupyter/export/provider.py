@@ -12,11 +12,12 @@ from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gpulayer.bundle.source_provider import FollowedJob, Source
+from gpulayer.bundle.source_provider import Source
 from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell
 from gpulayer_jupyter.export.history import HistoryRecorder, Run
 from gpulayer_jupyter.export.pieces import read_cell
+from gpulayer_jupyter.refusals import shown
 
 _recorders: WeakKeyDictionary[Any, HistoryRecorder] = WeakKeyDictionary()
 
@@ -55,6 +56,7 @@ class NotebookProvider:
         self._shell = shell
         self._export: Export | None = None
 
+    @shown
     def collect(self) -> Source:
         """The source as it stands; see `SourceProvider`."""
         run = recorder_of(self._shell).current
@@ -64,7 +66,8 @@ class NotebookProvider:
         self._export = _export(self._shell, run, run.raw, first_line=1, through_line=line)
         return Source(bundle=self._export.bundle, script=self._export.script, args=(), title=f"cell-{run.cell}")
 
-    def follow(self, job: FollowedJob) -> None:
+    @shown
+    def follow(self, job: Any) -> None:
         """Show the job under the cell until it ends; see `SourceProvider`."""
         from gpulayer_jupyter.results import follow_to_end
 

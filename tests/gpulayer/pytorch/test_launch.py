@@ -56,7 +56,7 @@ def test_more_are_a_distributed_job(nodes: int, devices: int) -> None:
 
 def test_each_accelerator_names_its_capability() -> None:
     required = {kind: job_from_source(SOURCE, nodes=1, devices=1, accelerator=kind).requires for kind in ("cpu", "rocm", "mps")}
-    assert required == {"cpu": ("torch",), "rocm": ("torch", "torch.cuda"), "mps": ("torch", "torch.mps")}
+    assert required == {"cpu": ("torch",), "rocm": ("torch", "torch.rocm"), "mps": ("torch", "torch.mps")}
 
 
 @pytest.mark.parametrize("shape", [{"nodes": 0, "devices": 1}, {"nodes": 1, "devices": 0.5}])

@@ -29,7 +29,7 @@ def test_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert load_fit(tmp_path, other, 1) == {"callback_metrics": {"a": 1.5}, "history": []}
     assert torch.equal(model.weight, other.weight)
     # The launching kernel recognises the artifact by the digest of these bytes.
-    assert weights_path(tmp_path, 1).read_bytes() == weights_bytes(other, name="net", fit=1)
+    assert weights_path(tmp_path, 1).read_bytes() == weights_bytes(other, name="net")
 
 
 def test_a_model_without_a_name(tmp_path: Path) -> None:

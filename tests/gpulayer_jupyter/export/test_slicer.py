@@ -48,8 +48,10 @@ CARRIED = {
     "bound by a function": (["count = 0\ndef up():\n    global count\n    count += 1", "up()\nup()"], ["count"]),
     "object with state": (
         [
-            "class Counter:\n    def __init__(self):\n        self.n = 0\n    def __call__(self):\n"
-            "        self.n += 1\n        return self.n",
+            (
+                "class Counter:\n    def __init__(self):\n        self.n = 0\n    def __call__(self):\n"
+                "        self.n += 1\n        return self.n"
+            ),
             "c = Counter()",
             "x = c()",
             "y = c()",
@@ -150,12 +152,16 @@ def test_cell_that_raised_counts_up_to_the_statement_that_failed() -> None:
 
 
 GLOBALS_READ = [
-    "def f(a, *b, c=d, **e):\n    g = a\n    def h():\n        nonlocal g\n        g = i\n"
-    "    return g, [j for j in k if l], lambda m: m + n",
+    (
+        "def f(a, *b, c=d, **e):\n    g = a\n    def h():\n        nonlocal g\n        g = i\n"
+        "    return g, [j for j in k if l], lambda m: m + n"
+    ),
     "class A(b, metaclass=c):\n    d = 1\n    e = d\n    def f(self):\n        return d, self\n    g = [h for i in d]",
     "x = [a for b in c for a in b if (d := a)]",
-    "def f():\n    global g\n    g = h\n    import i\n    from j import k\n    try:\n        l\n"
-    "    except m as n:\n        n\n    with o as p:\n        p\n    del p",
+    (
+        "def f():\n    global g\n    g = h\n    import i\n    from j import k\n    try:\n        l\n"
+        "    except m as n:\n        n\n    with o as p:\n        p\n    del p"
+    ),
     "def f(a):\n    match a:\n        case {'k': b, **c}:\n            return b, c, d\n        case [e, *g]:\n            return e, g, h",
 ]
 

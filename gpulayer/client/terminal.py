@@ -7,7 +7,6 @@ from pathlib import Path
 
 from gpulayer.client.job import Job, LogLine
 from gpulayer.client.log_lines import LineAssembler
-from gpulayer.errors import JobFailed
 from gpulayer.protocol import JobStatus, LogPage
 from gpulayer.spec import CommandJob
 from gpulayer.states import JobState
@@ -15,10 +14,14 @@ from gpulayer.states import JobState
 RUNS_FOLDER = "gpulayer_runs"
 
 
-def follow_to_end(job: Job) -> int:
-    """Show the job until it has ended, fetch its outputs, and return the exit code that stands for how it went.
+def follow_in_terminal(job: Job) -> None:
+    """Show the job until it has ended, fetch its outputs into `gpulayer_runs/<id>/`, and raise if it did not go well.
 
     The first Ctrl-C cancels the job, the second kills it; both times this waits for its end.
+
+    Raises:
+        KeyboardInterrupt: there was a Ctrl-C, and the job has ended.
+        JobFailed: it failed, or somebody else cancelled it.
     """
     view = _View(job)
     interrupts = 0
@@ -35,18 +38,9 @@ def follow_to_end(job: Job) -> int:
         folder = Path(RUNS_FOLDER) / job.id
         job.download(folder)
         say(f"outputs: {folder}/")
-    return conclude(job)
-
-
-def conclude(job: Job) -> int:
-    """Say how an ended job went, unless it went well, and return its exit code."""
-    try:
-        job.result()
-    except JobFailed as error:
-        traceback = error.details.get("traceback")
-        # The rank printed its own traceback on stderr, which was shown as it came; here only who and why.
-        say(error.two_lines() if traceback else f"{error.two_lines()}")
-    return exit_code(job)
+    if interrupts:
+        raise KeyboardInterrupt
+    job.result()
 
 
 def exit_code(job: Job) -> int:
@@ -76,7 +70,8 @@ def is_marked(status: JobStatus) -> bool:
 
 def say(text: str) -> None:
     """A word of GPUlayer's own, apart from the job's output."""
-    print(f"gpulayer: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"gpulayer: {text}\n")
+    sys.stderr.flush()
 
 
 class _View:
