@@ -325,8 +325,9 @@ class TaskProcess:
             self._failure = self._describe_failure("timeout", f"The job ran longer than its timeout of {limit:g} s.")
             self._events.on_failure(self._failure)
         elif reason == "collateral":
-            for rank in alive:
-                rank.collateral = rank.collateral or not (rank.failed or rank.returned)
+            for rank in self._ranks:  # those that have not even connected as well
+                if rank.exit is None:
+                    rank.collateral = rank.collateral or not (rank.failed or rank.returned)
         if reason == "kill" or not alive:
             self._finish()
         else:

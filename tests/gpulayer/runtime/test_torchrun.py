@@ -72,10 +72,14 @@ def test_two_nodes_meet_and_a_failure_on_one_is_reported_before_its_siblings_end
 
 def test_the_exit_of_the_guilty_rank_is_kept_and_its_stubborn_sibling_ends(keeper, tmp_path):
     source = """
-        import os, signal
+        import os, pathlib, signal, threading
+        deaf = pathlib.Path("deaf")
         if os.environ["RANK"] == "1":
+            while not deaf.exists():
+                threading.Event().wait(0.01)
             os._exit(7)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        deaf.touch()
         while True:
             signal.pause()
         """
