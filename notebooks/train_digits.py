@@ -37,7 +37,7 @@ class DigitsNet(Module):
 if __name__ == "__main__":
     torch.manual_seed(0)
     train, held_back = load_digits_split()
-    model = DigitsNet()
+    model = DigitsNet().double()
     trainer = Trainer(max_epochs=8)
     trainer.fit(model, DataLoader(train, batch_size=32, shuffle=True), DataLoader(held_back, batch_size=64))
 

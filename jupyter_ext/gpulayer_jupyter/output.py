@@ -102,7 +102,7 @@ class JobView:
         facts = [f"job {status.job_id} {status.name}", state, f"{shape} ({status.accelerator or status.spec.accelerator})"]
         elapsed = self._elapsed()
         if elapsed is not None:
-            facts.append(f"{elapsed:.1f} s")
+            facts.append(clock_text(elapsed))
         return " · ".join([*facts, self.where])
 
     def _elapsed(self) -> float | None:
@@ -131,6 +131,13 @@ class JobView:
                 parts.append(f"{mark} … {skipped} lines skipped: %gpulayer logs {self.status.job_id}{_rank_option(key[0])}")
             parts.extend(f"{mark} {text}".rstrip() for text in kept)
         return "\n".join(parts)
+
+
+def clock_text(seconds: float) -> str:
+    """A duration as a clock shows it: 0:42, 1:02:03."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def clean_line(text: str) -> str:

@@ -56,7 +56,7 @@ def test_ranks_stand_apart_and_in_order() -> None:
     for page in (_page(1, "b1\n"), _page(0, "a1\n"), _page(0, "oops\n", "stderr"), _page(1, "b2\nb3"), _page(None, "torchrun says\n")):
         view.add_page(page)
     assert view.text().splitlines() == [
-        "job j1 digits · running · 2 nodes × 2 devices (cpu) · 2.5 s · here",
+        "job j1 digits · running · 2 nodes × 2 devices (cpu) · 0:02 · here",
         "[rank 0] a1",
         "[rank 0 err] oops",
         "[rank 1] b1",
