@@ -110,6 +110,7 @@ def test_cell_goes_red_and_names_the_guilty_rank(served: Served, kernel: ServedK
     assert job.status.failure.rank == 3
     others = [rank for task in job.status.tasks for rank in task.ranks if rank.rank != 3]
     assert len(others) == 3
+    assert all(rank.collateral for rank in others)
     assert kernel.execute("print('the kernel lives')").text.strip() == "the kernel lives"
 
 
@@ -161,7 +162,7 @@ def test_detach_and_attach_again(served: Served, kernel: ServedKernel) -> None:
         assert "[rank 0] said by the job" in other.execute(f"%gpulayer attach {job.id}").text
 
 
-def test_what_a_cell_ships_is_a_folder_that_runs_by_hand(served: Served, kernel: ServedKernel) -> None:
+def test_a_cell_takes_along_what_it_reads_and_writes_nothing_beside_the_notebook(served: Served, kernel: ServedKernel) -> None:
     before = sorted(path.name for path in served.folder.iterdir())
     kernel.execute(LOAD)
     kernel.execute("from digits_data import load_digits_split  # noqa\nLR = 0.1\ndef twice(x):\n    return 2 * x\n")

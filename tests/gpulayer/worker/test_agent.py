@@ -111,7 +111,8 @@ def test_two_jobs_share_a_worker_and_a_queued_one_follows_at_once(place: WorkerP
     assert [_lines(job) for job in jobs] == [[str(number)] for number in range(6)]
 
 
-def test_a_poll_that_is_cut_with_the_assignment_on_its_way_loses_no_job(place: WorkerPlace) -> None:
+@pytest.mark.parametrize("jobs", [5, pytest.param(170, marks=pytest.mark.soak)])
+def test_a_poll_that_is_cut_with_the_assignment_on_its_way_loses_no_job(place: WorkerPlace, jobs: int) -> None:
     agent = place.start_agent()
     lost: list[str] = []
 
@@ -122,9 +123,9 @@ def test_a_poll_that_is_cut_with_the_assignment_on_its_way_loses_no_job(place: W
         return lost.count(lost[-1]) <= 2
 
     agent.transport.lose_answer = lose
-    for _ in range(5):
+    for _ in range(jobs):
         assert place.client.submit(CommandJob(["true"])).wait(60).state is JobState.SUCCEEDED
-    assert len(lost) >= 15
+    assert len(lost) >= 3 * jobs  # each assignment was cut off twice and came a third time
 
 
 def test_a_job_goes_on_while_the_server_is_away_and_loses_no_line(place: WorkerPlace, tmp_path: Path) -> None:

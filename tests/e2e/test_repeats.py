@@ -1,0 +1,109 @@
+"""What goes wrong once in fifty times: small counts here, whole ones in `make soak`."""
+
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpulayer
+from gpulayer.bundle.archive import Bundle
+from gpulayer.embedded import EmbeddedControlPlane
+from gpulayer.states import JobState
+
+pytestmark = pytest.mark.e2e
+
+ALL_REDUCE = b"""
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.full((1,), float(dist.get_rank()))
+dist.all_reduce(total)
+print("sum", int(total))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[gpulayer.Client]:
+    plane = EmbeddedControlPlane.open(tmp_path / "home")
+    try:
+        yield plane.client()
+    finally:
+        plane.close()
+
+
+def submit_two_ranks(client: gpulayer.Client) -> gpulayer.Job:
+    return client.submit(gpulayer.DistributedJob(script="main.py", devices=2), source=Bundle({"main.py": ALL_REDUCE}))
+
+
+def assert_all_reduced(job: gpulayer.Job) -> None:
+    assert job.wait(timeout=240).state is JobState.SUCCEEDED, job.status.failure
+    assert [line.text for rank in range(2) for line in job.logs(rank=rank) if line.stream == "stdout"] == ["sum 1", "sum 1"]
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(50, marks=pytest.mark.soak)])
+def test_good_jobs_are_never_reported_as_failed_by_their_teardown(client: gpulayer.Client, count: int) -> None:
+    client.ensure_local_workers(2, cpu_devices=2)
+    for _ in range((count + 1) // 2):
+        for job in [submit_two_ranks(client) for _ in range(min(count, 2))]:
+            assert_all_reduced(job)
+
+
+@pytest.mark.parametrize(("rounds", "jobs"), [(1, 2), pytest.param(20, 8, marks=pytest.mark.soak)])
+def test_jobs_at_once_never_fight_for_a_port(client: gpulayer.Client, rounds: int, jobs: int) -> None:
+    client.ensure_local_workers(jobs, cpu_devices=2)
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 29500))
+        stranger.listen()
+        for _ in range(rounds):
+            for job in [submit_two_ranks(client) for _ in range(jobs)]:
+                assert_all_reduced(job)
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("end", ["", "sys.stdout.flush(); os.abort()"])
+def test_the_last_line_is_never_lost(client: gpulayer.Client, count: int, end: str) -> None:
+    client.ensure_local_workers(2, cpu_devices=2)
+    spec = gpulayer.CommandJob(["python", "-c", f"import os, sys; sys.stdout.write('END'); {end}"])
+    for _ in range((count + 3) // 4):
+        for job in [client.submit(spec) for _ in range(4)]:
+            assert job.wait(timeout=60).state is (JobState.FAILED if end else JobState.SUCCEEDED)
+            assert [line.text for line in job.logs() if line.stream == "stdout"] == ["END"]
+
+
+@pytest.mark.parametrize(("processes", "threads", "jobs"), [(2, 4, 5), pytest.param(8, 64, 20, marks=pytest.mark.soak)])
+def test_many_processes_share_one_home(tmp_path: Path, processes: int, threads: int, jobs: int) -> None:
+    """No "database is locked", and every job that was accepted is there, from whichever process it came."""
+    program = textwrap.dedent(
+        f"""
+        import sys
+        from concurrent.futures import ThreadPoolExecutor
+        import gpulayer
+        client = gpulayer.connect("local")
+        def submit(_):
+            for _ in range({jobs}):
+                print(client.submit(gpulayer.CommandJob(["true"])).id)
+        with ThreadPoolExecutor({threads}) as pool:
+            list(pool.map(submit, range({threads})))
+        """
+    )
+    environment = {"GPULAYER_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    running = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        for _ in range(processes)
+    ]
+    accepted: set[str] = set()
+    for process in running:
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, err
+        accepted |= set(out.split())
+    assert len(accepted) == processes * threads * jobs
+    plane = EmbeddedControlPlane.open(tmp_path / "home")
+    try:
+        client = plane.client()
+        assert all(client.job(job_id).state is JobState.QUEUED for job_id in sorted(accepted)[:: max(1, len(accepted) // 50)])
+    finally:
+        plane.close()
