@@ -2,12 +2,12 @@
 
 import httpx
 import pytest
-from gpulayer.client.http_transport import HttpTransport
 from served_notebook import ServedKernel
 from support.served import Served
 
 import gpulayer
 from gpulayer.calls import CALLS
+from gpulayer.client.http_transport import HttpTransport
 from gpulayer.errors import NotAuthenticated, ProtocolMismatch, ServerUnreachable, TooLarge, Unplaceable
 from gpulayer.protocol import PROTOCOL_VERSION, RegisterWorker
 
