@@ -43,6 +43,7 @@ __all__ = [
     "__version__",
     "connect",
     "load_ipython_extension",
+    "unload_ipython_extension",
 ]
 
 
@@ -65,3 +66,10 @@ def load_ipython_extension(ipython: Any) -> None:
     from gpulayer_jupyter.magics import load_magics
 
     load_magics(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Called by `%unload_ext gpulayer`: the magics go, and nothing is recorded any more."""
+    from gpulayer_jupyter.magics import unload_magics
+
+    unload_magics(ipython)

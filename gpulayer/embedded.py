@@ -10,7 +10,6 @@ import asyncio
 import atexit
 import concurrent.futures
 import dataclasses
-import getpass
 import logging
 import os
 import threading
@@ -48,6 +47,7 @@ class EmbeddedControlPlane:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self._pid = os.getpid()
         self._closed = False
         self._close_lock = threading.Lock()
         self._workers = _WorkerThreads(self._join)
@@ -74,14 +74,19 @@ class EmbeddedControlPlane:
 
     def client(self, how: str = "") -> Client:
         """A client of it; `how` says how it was chosen."""
-        return Client(self._transport(self._caller(), f"; {how}" if how else ""), is_embedded=True)
+        return Client(self._transport(self._caller()), how=how, is_embedded=True)
 
     def worker_transport(self) -> InProcessTransport:
         """The way for one worker that joins."""
-        return self._transport(self._caller(), "")
+        return self._transport(self._caller())
 
     def close(self) -> None:
-        """End the workers with their jobs, then the control plane. Later calls of its clients raise `Interrupted`."""
+        """End the workers with their jobs, then the control plane. Later calls of its clients raise `Interrupted`.
+
+        In a forked child it does nothing: loop, threads and workers are the parent's.
+        """
+        if os.getpid() != self._pid:
+            return
         with self._close_lock:
             if self._closed:
                 return
@@ -89,22 +94,29 @@ class EmbeddedControlPlane:
         with self._open_lock:
             if self._open.get(self.home) is self:
                 del self._open[self.home]
-        self._workers.end()
-        for transport in list(self._transports):
-            transport.close()
         try:
+            self._workers.end()
+            for transport in list(self._transports):
+                transport.close()
             self._run(self._control_plane.close(), CLOSE_SECONDS)
         except TimeoutError:
             _log.warning("The embedded control plane of %s did not close within %s s.", self.home, CLOSE_SECONDS)
-        self._end_loop()
+        finally:
+            self._end_loop()
+
+    @classmethod
+    def forget_in_child(cls) -> None:
+        """After a fork: what the parent has open is not open here, and nobody here releases a lock that was held there."""
+        cls._open.clear()
+        cls._open_lock = threading.Lock()
 
     # ---- inside
 
-    def _transport(self, caller: Caller, how: str) -> InProcessTransport:
+    def _transport(self, caller: Caller) -> InProcessTransport:
         if self._closed:
             raise Interrupted("The embedded control plane of this process is closed.", asked=str(self.home))
         transport = InProcessTransport(
-            self._control_plane, self._loop, caller, f"embedded control plane, home {self.home}{how}", as_worker=_as_worker(caller)
+            self._control_plane, self._loop, caller, f"embedded control plane, home {self.home}", as_worker=_as_worker(caller)
         )
         self._transports.add(transport)
         return transport
@@ -112,13 +124,13 @@ class EmbeddedControlPlane:
     async def _join(self, join_token: str) -> InProcessTransport:
         caller = await self._control_plane.authenticate(join_token)
         assert caller is not None, "the control plane made this token a moment ago"
-        return self._transport(caller, "")
+        return self._transport(caller)
 
     @staticmethod
     def _caller() -> Caller:
         from gpulayer.control import Caller
 
-        return Caller(role=Role.CLIENT, user=_user(), trusted=True)
+        return Caller(role=Role.CLIENT, user=settings.os_user(), trusted=True)
 
     async def _open_control_plane(self) -> ControlPlane:
         from gpulayer.control import ControlPlane
@@ -150,10 +162,11 @@ class EmbeddedControlPlane:
             self._run(end_tasks(), CLOSE_SECONDS)
         except TimeoutError:
             _log.warning("Some work of the embedded control plane of %s did not end.", self.home)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_SECONDS)
-        if not self._thread.is_alive():
-            self._loop.close()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_SECONDS)
+            if not self._thread.is_alive():
+                self._loop.close()
 
 
 class _WorkerThreads:
@@ -230,8 +243,4 @@ def _end_with_the_process(close: Callable[[], None]) -> None:
     register(close)
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's account without an entry in its password file
-        return f"uid-{os.getuid()}"
+os.register_at_fork(after_in_child=EmbeddedControlPlane.forget_in_child)

@@ -86,6 +86,11 @@ class GPUlayerError(Exception):
             )
         return first if not self.fix else f"{first}\n{self.fix}"
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback, which would lead through GPUlayer's internals."""
+        # One text: each of IPython's modes joins lines in its own way.
+        return [f"{type(self).__name__}: {self.two_lines()}"]
+
 
 class InvalidSpec(GPUlayerError):
     """What was asked makes no sense as asked."""
@@ -220,11 +225,21 @@ class InternalError(GPUlayerError):
 class JobFailed(GPUlayerError):
     """A job that ended badly.
 
-    `details` holds the job's id, its state and, where there was one, the failure's fields (see `protocol.Failure`).
+    `details` holds the job's id, its state and, where there was one, the failure's fields (see `protocol.Failure`) and the
+    guilty rank's traceback.
     """
 
     code = "job_failed"
     http_status = 409
+
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook: which rank it was, then that rank's own traceback."""
+        told = self.details.get("traceback")
+        if not told:
+            return super()._render_traceback_()
+        rank = (self.details.get("failure") or {}).get("rank")
+        all_of_it = f"%gpulayer logs {self.details.get('job_id')}" + (f" --rank {rank}" if rank is not None else "")
+        return [f"{type(self).__name__}: {self.message}\n\n{str(told).rstrip()}\n\nAll its output: {all_of_it}"]
 
 
 def _subclasses(root: type[GPUlayerError]) -> dict[str, type[GPUlayerError]]:

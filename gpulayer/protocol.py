@@ -15,11 +15,19 @@ from gpulayer.states import AttemptState, JobState
 
 PROTOCOL_VERSION = 1
 
+
+def works_with(spoken: int) -> bool:
+    """Whether one who speaks this version and we understand each other: the same version, or one apart."""
+    return abs(spoken - PROTOCOL_VERSION) <= 1
+
+
 JobId = NewType("JobId", str)
 WorkerId = NewType("WorkerId", str)
 TaskId = NewType("TaskId", str)  # "<job>.<node>"; with the attempt's number it names one attempt
 Digest = NewType("Digest", str)  # lower-case hex SHA-256
 Stream = Literal["stdout", "stderr"]
+StopReason = Literal["cancel", "kill", "collateral"]  # why the control plane has an attempt stopped
+FailureReason = Literal["rank", "launcher", "start", "timeout", "lost", "orphaned"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +61,7 @@ class RankOutcome(Message, frozen=True, kw_only=True):
 class Failure(Message, frozen=True, kw_only=True):
     """Why a job failed: the first rank that did, or what kept the job from running."""
 
-    reason: Literal["rank", "launcher", "start", "timeout", "lost", "orphaned"]
+    reason: FailureReason
     message: str
     node: int | None = None
     worker: str | None = None
@@ -324,7 +332,7 @@ class StopOrder(Message, frozen=True, kw_only=True):
 
     task_id: TaskId
     attempt: int
-    reason: Literal["cancel", "kill", "collateral"]
+    reason: StopReason
 
 
 class AcquireTask(Message, frozen=True, kw_only=True):

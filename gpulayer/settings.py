@@ -6,6 +6,7 @@ the library reads `os.environ`, apart from the rank variables in `runtime/` and 
 
 from __future__ import annotations
 
+import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,14 @@ def connection_file() -> Path | None:
     """The file that the Jupyter server left for its kernels and terminals."""
     chosen = os.environ.get("GPULAYER_CONNECTION_FILE")
     return Path(chosen) if chosen else None
+
+
+def os_user() -> str:
+    """The name of the account that this process runs as."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's account without an entry in its password file
+        return f"uid-{os.getuid()}"
 
 
 def inside_job() -> bool:

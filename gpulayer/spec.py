@@ -153,9 +153,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _check_devices(devices: Any) -> None:
-    if isinstance(devices, float) and not devices.is_integer():
-        raise InvalidSpec("Whole devices only.", asked=f"devices={devices}", fix="Ask for 1 or more; a device is never shared.")
-    if not _is_whole(devices) or devices < 1:
+    if not _is_whole(devices):
+        raise InvalidSpec("Whole devices only.", asked=f"devices={devices!r}", fix="Ask for 1 or more; a device is never shared.")
+    if devices < 1:
         raise InvalidSpec("A job holds at least one device per node.", asked=f"devices={devices!r}", fix="Ask for 1 or more whole devices.")
 
 

@@ -103,12 +103,11 @@ def _by_url(url: str, token: str | None, how: str) -> Client:
     from gpulayer.client.http_transport import HttpTransport
 
     transport = HttpTransport(url, token)
-    transport.description = f"control plane at {transport.url} ({how})"
     file = _server_file_of(url)
     if file is not None:
         home = Path(file.home)
-        return _checked(Client(transport, rediscover=lambda: rediscover_server(home), is_local=file.is_here), transport.url)
-    return _checked(Client(transport), transport.url)
+        return _checked(Client(transport, how=how, rediscover=lambda: rediscover_server(home), is_local=file.is_here), transport.url)
+    return _checked(Client(transport, how=how), transport.url)
 
 
 def _by_server_file() -> Client | None:
@@ -136,7 +135,7 @@ def _of_server(live: LiveServer, how: str) -> Client:
     from gpulayer.client.discovery import rediscover_server
 
     home = Path(live.file.home)
-    client = Client(live.transport(how=how), rediscover=lambda: rediscover_server(home), is_local=live.file.is_here)
+    client = Client(live.transport(), how=how, rediscover=lambda: rediscover_server(home), is_local=live.file.is_here)
     return _checked(client, live.file.root)
 
 
@@ -160,14 +159,20 @@ def _embedded(how: str) -> Client:
 def _known_token(url: str) -> str | None:
     """The token that belongs to this address, and only to it: tokens are not shown to other servers."""
     wanted = url.rstrip("/")
-    configured = settings.server_url()
-    if settings.server_token() and (configured is None or configured.rstrip("/") == wanted):
-        return settings.server_token()
+    configured = configured_token(url)
+    if configured is not None:
+        return configured
     for target in load_targets().targets.values():
         if target.token and target.url.rstrip("/") == wanted:
             return target.token
     file = _server_file_of(url)
     return file.token if file is not None else None
+
+
+def configured_token(url: str) -> str | None:
+    """GPULAYER_TOKEN, where this is the address that it is for: GPULAYER_URL's."""
+    configured = settings.server_url()
+    return settings.server_token() if configured is not None and configured.rstrip("/") == url.rstrip("/") else None
 
 
 def _server_file_of(url: str) -> ServerFile | None:

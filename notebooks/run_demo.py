@@ -134,13 +134,18 @@ def wait_for_server(home: Path, process: subprocess.Popen[bytes], log: Path) -> 
 
 
 def end_workers(home: Path) -> None:
-    """Tell this home's workers to end, so that the demo leaves no process behind."""
+    """Have this home's workers end, so that the demo leaves no process behind."""
+    tick = threading.Event()
     with contextlib.suppress(gpulayer.GPUlayerError):
         for file in (home / "servers").glob("*.json"):
             server = json.loads(file.read_text())
             with gpulayer.connect(server["url"], token=server["token"]) as client:
                 for worker in client.workers():
                     client.drain_worker(worker.worker_id)
+                for _ in range(100):
+                    if not client.workers():
+                        break
+                    tick.wait(0.1)
 
 
 def say(text: str) -> None:

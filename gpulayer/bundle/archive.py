@@ -104,21 +104,11 @@ def _add(archive: tarfile.TarFile, name: str, content: Path | bytes | Link) -> N
             archive.addfile(member, file)
 
 
-def check_archive(archive: Path, *, limit_files: int = EXTRACT_LIMIT_FILES) -> None:
-    """Refuse an archive that could write or point outside its own folder, or that holds more than plain files and links.
-
-    Raises:
-        InvalidSpec: naming the member and what is wrong with it.
-    """
-    with _open(archive) as opened:
-        _checked_members(opened, archive, limit_files)
-
-
 def extract_archive(archive: Path, destination: Path, *, limit_files: int = EXTRACT_LIMIT_FILES) -> None:
     """Unpack into `destination`, made if missing; nothing is written when any member is refused.
 
     Raises:
-        InvalidSpec: as `check_archive`.
+        InvalidSpec: a member could write or point outside the folder, or is neither a plain file nor a link; it is named.
     """
     destination.mkdir(parents=True, exist_ok=True)
     with _open(archive) as opened:

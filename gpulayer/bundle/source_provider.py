@@ -6,7 +6,7 @@ Runs in the process that asks for a job, never in the job itself.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -47,6 +47,23 @@ class SourceProvider(Protocol):
         """
         ...
 
+    def keep_weights(
+        self, model: Any, save: Callable[[Any, Path], None], *, figures: Mapping[str, Any], trainer: Any, loaders: Sequence[Any]
+    ) -> None:
+        """A fit that this place asked for has left its final weights in the model: remember them, so that no later job trains it again.
+
+        Args:
+            model: as it stands after the fit.
+            save: writes the weights that a model has at that moment.
+            figures: what the trainer knows after the fit, as plain JSON values by attribute.
+            trainer: whose fit it was.
+            loaders: what it read; they count as unchanged by it.
+
+        Raises:
+            Unsupported: the model's state can't be written.
+        """
+        ...
+
 
 class ScriptProvider:
     """The script that this process runs, with the project around it.
@@ -67,6 +84,11 @@ class ScriptProvider:
 
     def follow(self, job: Any) -> None:
         self._follow(job)
+
+    def keep_weights(
+        self, model: Any, save: Callable[[Any, Path], None], *, figures: Mapping[str, Any], trainer: Any, loaders: Sequence[Any]
+    ) -> None:
+        """Nothing: a script starts anew with each job, and its Trainer sends the weights of earlier fits along."""
 
 
 def current_provider(*, in_terminal: Callable[[Any], None]) -> SourceProvider:

@@ -11,7 +11,7 @@ import msgspec
 from gpulayer.cli.listing import age, print_listing
 from gpulayer.cli.options import json_option, target_option
 from gpulayer.client.failures import job_failed
-from gpulayer.client.terminal import is_marked, print_line
+from gpulayer.client.terminal import print_line
 from gpulayer.protocol import JobStatus
 from gpulayer.spec import node_count
 from gpulayer.states import JobState
@@ -46,7 +46,6 @@ def logs(job_id: str, rank: int | None, follow: bool, as_json: bool, target: str
     """Print a job's output, each line marked with its rank."""
     with connect(target) as client:
         job = client.job(job_id)
-        marked = is_marked(job.status) and rank is None
         for line in job.follow_logs(rank) if follow else job.logs(rank):
             if as_json:
                 print(
@@ -54,7 +53,7 @@ def logs(job_id: str, rank: int | None, follow: bool, as_json: bool, target: str
                     flush=follow,
                 )
             else:
-                print_line(line, marked=marked)
+                print_line(line)
 
 
 @click.command()

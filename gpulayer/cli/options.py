@@ -7,28 +7,32 @@ from typing import Any, TypeVar
 
 import click
 
+from gpulayer.client.option_values import read_count, read_pair, read_seconds
+from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Count(click.ParamType):  # type: ignore[type-arg]  # click before 8.3 takes no type arguments
-    """A number as it was written: whether 0.5 devices make sense is for the spec to say, in its own words."""
+class _Read(click.ParamType):  # type: ignore[type-arg]  # click before 8.3 takes no type arguments
+    """A value as a reader of `client.option_values` takes it; whether it makes sense is for the spec to say, in its own words."""
 
-    name = "number"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value  # a default
         try:
-            return int(value)
-        except ValueError:
-            pass  # the spec has a sentence for fractions
-        try:
-            return float(value)
-        except ValueError:
-            return self.fail(f"{value!r} is not a number.", param, ctx)
+            return self._read(value)
+        except ValueError as error:
+            return self.fail(f"{error}.", param, ctx)
 
 
-COUNT = _Count()
+COUNT = _Read("number", read_count)
+SECONDS = _Read("seconds", read_seconds)
+PAIR = _Read("name=value", read_pair)
 
 
 def target_option(command: F) -> F:
@@ -50,13 +54,30 @@ def job_options(command: F) -> F:
     for option in reversed(
         (
             click.option("--devices", type=COUNT, default=1, show_default=True, help="Whole devices per node."),
-            click.option("--accelerator", type=click.Choice(ACCELERATORS), default="auto", show_default=True, help="Kind of device."),
+            click.option("--accelerator", metavar=f"[{'|'.join(ACCELERATORS)}]", default="auto", show_default=True, help="Kind of device."),
             click.option("--name", help="Shown in lists."),
-            click.option("--env", "env", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="A variable for every rank."),
+            click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", callback=_as_dict, help="A variable for every rank."),
             click.option(
-                "--input", "inputs", multiple=True, metavar="NAME=PATH", callback=_pairs, help="A file or folder, as inputs/NAME."
+                "--input",
+                "inputs",
+                type=PAIR,
+                multiple=True,
+                metavar="NAME=PATH",
+                callback=_as_dict,
+                help="A file or folder, as inputs/NAME.",
             ),
-            click.option("--timeout", type=float, metavar="SECONDS", help="Counted from the first rank's start."),
+            click.option(
+                "--timeout", "timeout_seconds", type=SECONDS, metavar="SECONDS", help="Counted from the first rank's start; 90, 10m, 2h."
+            ),
+            click.option(
+                "--grace",
+                "grace_seconds",
+                type=SECONDS,
+                metavar="SECONDS",
+                default=GRACE_SECONDS,
+                show_default=True,
+                help="What a rank may take to end when the job is cancelled or out of time.",
+            ),
             click.option("--retries", type=COUNT, default=0, show_default=True, help="How often a failed or lost attempt is tried again."),
         )
     ):
@@ -66,16 +87,10 @@ def job_options(command: F) -> F:
 
 def launcher_option(command: F) -> F:
     """`--launcher`."""
-    return click.option("--launcher", type=click.Choice(LAUNCHERS), help="Who starts the ranks; without it torchrun, for more than one.")(
-        command
-    )
+    return click.option(
+        "--launcher", metavar=f"[{'|'.join(LAUNCHERS)}]", help="Who starts the ranks; without it torchrun, for more than one."
+    )(command)
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for value in values:
-        name, sign, rest = value.partition("=")
-        if not sign or not name:
-            raise click.BadParameter(f"{value!r} has no '='.", ctx, param)
-        pairs[name] = rest
-    return pairs
+def _as_dict(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:  # noqa: ARG001 - click's signature
+    return dict(pairs)

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_sources, find_project
 from gpulayer.cli.options import COUNT, job_options, launcher_option
 from gpulayer.client.client import Client
 from gpulayer.client.job import Job
 from gpulayer.client.script_job import script_job
+from gpulayer.client.submitting import submit_with_workers
 from gpulayer.client.terminal import exit_code, follow_in_terminal, say
 from gpulayer.errors import InvalidSpec, JobFailed, Unsupported
 from gpulayer.spec import AnyJob, CommandJob
@@ -37,11 +39,10 @@ def run(
     if not path.is_file():
         raise InvalidSpec("The script is not there.", asked=str(script), found=f"no file {path}")
     project = find_project(path.parent)
-    spec = script_job(path.relative_to(project).as_posix(), args, nodes=nodes, devices=devices, launcher=launcher, **_fields(options))
+    spec = script_job(path.relative_to(project).as_posix(), args, nodes=nodes, devices=devices, launcher=launcher, **options)
     with connect(target) as client:
         _refuse_to_leave(client, leaves=detach, option="--detach")
-        _start_workers(client, spec)
-        job = client.submit(spec, source=collect_sources(project))
+        job = _submit(client, spec, source=collect_sources(project))
         if detach:
             print(job.id)
             return 0
@@ -65,20 +66,14 @@ def submit(
     command: tuple[str, ...], source: str | None, wait: bool, as_json: bool, target: str | None, devices: int, **options: Any
 ) -> int:
     """Submit a COMMAND, one process on one worker, and print the job's id: gpulayer submit -- python -c pass."""
-    spec = CommandJob(argv=command, devices=devices, source=source, **_fields(options))
+    spec = CommandJob(argv=command, devices=devices, source=source, **options)
     with connect(target) as client:
         _refuse_to_leave(client, leaves=not wait, option="submit without --wait")
-        _start_workers(client, spec)
-        job = client.submit(spec)
+        job = _submit(client, spec)
         if wait:
             job.wait()
         _print_job(job, as_json)
         return exit_code(job) if wait else 0
-
-
-def _fields(options: dict[str, Any]) -> dict[str, Any]:
-    timeout = options.pop("timeout")
-    return {**options, "timeout_seconds": timeout}
 
 
 def _refuse_to_leave(client: Client, *, leaves: bool, option: str) -> None:
@@ -91,10 +86,11 @@ def _refuse_to_leave(client: Client, *, leaves: bool, option: str) -> None:
         )
 
 
-def _start_workers(client: Client, spec: AnyJob) -> None:
-    started = client.start_workers_for(spec)
-    if started:
-        say(f"no worker yet: started {len(started)} on this machine ({', '.join(worker.name for worker in started)})")
+def _submit(client: Client, spec: AnyJob, source: Bundle | None = None) -> Job:
+    submitted = submit_with_workers(client, spec, source=source)
+    for note in submitted.notes:
+        say(note)
+    return submitted.job
 
 
 def _print_job(job: Job, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reading a token where no process list shows it: stdin, a file, or the environment. Never an argument."""
+"""Reading a token where no process list shows it: stdin or a file. Never an argument."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from gpulayer.errors import InvalidSpec
-from gpulayer.settings import server_token
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +21,7 @@ def token_options(command: F) -> F:
 
 
 def read_token(from_stdin: bool, file: str | None) -> str | None:
-    """The token from where the options say, else GPULAYER_TOKEN, else None."""
+    """The token from where the options say; None where they say nothing."""
     if from_stdin and file is not None:
         raise click.UsageError("--token-stdin and --token-file exclude each other.")
     if from_stdin:
@@ -32,7 +31,7 @@ def read_token(from_stdin: bool, file: str | None) -> str | None:
             return _checked(Path(file).expanduser().read_text().partition("\n")[0], file)
         except OSError as error:
             raise InvalidSpec("The file with the token can't be read.", asked=file, found=error.strerror or str(error)) from error
-    return server_token()
+    return None
 
 
 def _checked(text: str, where: str) -> str:

@@ -15,9 +15,12 @@ from typing import Any
 import click
 
 from gpulayer import settings
+from gpulayer.calls import CALLS
 from gpulayer.cli.secrets import read_token, token_options
 from gpulayer.client.transport import Transport
-from gpulayer.errors import GPUlayerError, InvalidSpec, ServerUnreachable, SeveralServers
+from gpulayer.errors import InvalidSpec, ServerUnreachable, SeveralServers
+from gpulayer.protocol import GetHealth, Health
+from gpulayer.targets import configured_token
 
 STOP_SECONDS = 30.0
 """How long a graceful end may take before the process goes anyway; ranks get their grace of 10 s in it."""
@@ -117,16 +120,10 @@ def _find_control_plane(
 ) -> tuple[Transport, Callable[[], Transport | None] | None, Callable[[], None]]:
     """The way to the control plane, how to find it again after a restart, and what to close at the end."""
     from gpulayer.client.discovery import live_servers
-    from gpulayer.client.http_transport import HttpTransport
 
-    where = (home or settings.home()).expanduser().resolve()
     if server is not None:
-        if token is None:
-            raise InvalidSpec(
-                "Joining a server needs a token.", asked=server, fix="On the server: gpulayer token create --join; here: --token-stdin."
-            )
-        transport: Transport = HttpTransport(server, token)
-        return transport, _rediscover(transport, where), _nothing
+        return *_named_server(server, home, token or configured_token(server)), _nothing
+    where = (home or settings.home()).expanduser().resolve()
     servers = live_servers(where)
     if len(servers) > 1:
         raise SeveralServers(
@@ -135,8 +132,8 @@ def _find_control_plane(
             fix="Name one with --server URL.",
         )
     if servers:
-        transport = servers[0].transport(token=token, how=f"of the home {where}")
-        return transport, _rediscover(transport, where), _nothing
+        transport = servers[0].transport(token=token)
+        return transport, _rediscover(transport, where, _home_id(transport)), _nothing
     if home is None:
         raise ServerUnreachable(
             "No server to join.",
@@ -149,18 +146,30 @@ def _find_control_plane(
     return control_plane.worker_transport(), None, control_plane.close
 
 
-def _rediscover(first: Transport, home: Path) -> Callable[[], Transport | None]:
+def _named_server(server: str, home: Path | None, token: str | None) -> tuple[Transport, Callable[[], Transport | None] | None]:
+    """The way to this server; where its home is on this machine, also to the next server of that home."""
+    from gpulayer.client.http_transport import HttpTransport
+
+    if token is None:
+        raise InvalidSpec(
+            "Joining a server needs a token.", asked=server, fix="On the server: gpulayer token create --join; here: --token-stdin."
+        )
+    transport = HttpTransport(server, token)
+    if home is None:
+        return transport, None  # a far server: what hosts a home of this machine is another one, to which the token is not to be shown
+    return transport, _rediscover(transport, home.expanduser().resolve(), _home_id(transport))
+
+
+def _home_id(transport: Transport) -> str:
+    health: Health = transport.call(CALLS["get_health"], GetHealth())
+    return health.home_id
+
+
+def _rediscover(first: Transport, home: Path, home_id: str) -> Callable[[], Transport | None]:
     """The home's server after a restart, met with the worker's own token: that outlives the server."""
     from gpulayer.client.discovery import rediscover_server
 
-    def find() -> Transport | None:
-        try:
-            return rediscover_server(home, token=first.token)
-        except GPUlayerError as error:
-            logging.getLogger(__name__).warning("The next server could not be found: %s", error)
-            return None
-
-    return find
+    return lambda: rediscover_server(home, first.token, home_id=home_id)
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpulayer.calls import Call
-from gpulayer.errors import GPUlayerError, NotAuthenticated, ServerUnreachable, TooLarge, decode_error
+from gpulayer.errors import GPUlayerError, NotAuthenticated, ServerUnreachable, TooLarge, TooManyCalls, decode_error
 
 GATEWAY_STATUSES = (502, 503, 504)
 """A proxy's answer when the server behind it is away or too slow."""
@@ -34,6 +34,8 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes, *, url: str
         error = decode_error(fields)
         if isinstance(error, NotAuthenticated) and error.asked is None:
             error.asked = url
+        if isinstance(error, TooManyCalls) and headers.get("retry-after", "").isdecimal():
+            error.details["retry_after_seconds"] = float(headers["retry-after"])
         return error
     if 300 <= status < 400 and "login" in headers.get("location", ""):
         return _no_credential(f"a redirect to {headers['location']}", url)

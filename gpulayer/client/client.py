@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,7 @@ from gpulayer.calls import CALLS
 from gpulayer.client.job import Job
 from gpulayer.client.transport import Transport
 from gpulayer.client.uploads import upload_bundle, upload_inputs
-from gpulayer.errors import Interrupted, InvalidSpec, NotAuthenticated, ServerUnreachable
+from gpulayer.errors import Interrupted, InvalidSpec, NotAuthenticated, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import (
     CreateJoinToken,
     DrainWorker,
@@ -54,6 +55,7 @@ class Client:
 
     Args:
         transport: the way to it.
+        how: how it was found, for people.
         rediscover: asked when nobody answers there any more; the way to where it has moved, or None.
         is_embedded: the control plane lives in this process, and its jobs end with it.
         is_local: the control plane runs on this machine, so that workers can be started with this interpreter.
@@ -63,11 +65,13 @@ class Client:
         self,
         transport: Transport,
         *,
+        how: str = "",
         rediscover: Callable[[], Transport | None] | None = None,
         is_embedded: bool = False,
         is_local: bool = False,
     ) -> None:
         self._transport = transport
+        self._how = how
         self._former: list[Transport] = []
         self._rediscover = rediscover
         self._closing = threading.Event()
@@ -86,6 +90,11 @@ class Client:
     @property
     def description(self) -> str:
         """Which control plane this is, and how it was found."""
+        return f"{self.place} ({self._how})" if self._how else self.place
+
+    @property
+    def place(self) -> str:
+        """Which control plane this is."""
         return self._transport.description
 
     @property
@@ -177,19 +186,43 @@ class Client:
         missing = count - len(alive)
         if missing <= 0:
             return alive
-        request = StartLocalWorkers(count=missing, python=python, cpu_devices=cpu_devices, simulate_devices=simulate_devices)
-        self.call("start_local_workers", request, timeout=START_WORKERS_SECONDS)
+        self._start_local_workers(missing, cpu_devices=cpu_devices, python=python, simulate_devices=simulate_devices)
         return _alive_local(self.workers())
 
     def start_workers_for(self, spec: AnyJob) -> list[WorkerStatus]:
-        """Start what a job needs where no worker is alive and the control plane is this machine's: one worker a node.
+        """Start the local workers that a job would wait for in vain (see `missing_workers`), with this interpreter.
 
         Returns:
-            The workers that were started; none where one is alive already, or the control plane is elsewhere.
+            The workers that were started.
         """
-        if not self.is_local or any(worker.state == "alive" for worker in self.workers()):
+        if not self.is_local:
             return []
-        return self.ensure_local_workers(node_count(spec), cpu_devices=spec.devices)
+        before = self.workers()
+        missing = self.missing_workers(spec, before)
+        if not missing:
+            return []
+        self._start_local_workers(missing, cpu_devices=spec.devices)
+        known = {worker.worker_id for worker in before}
+        return [worker for worker in _alive_local(self.workers()) if worker.worker_id not in known]
+
+    def missing_workers(self, spec: AnyJob, workers: Iterable[WorkerStatus]) -> int:
+        """How many local workers `start_workers_for` starts for this job: one a node where none is alive on this machine's server.
+
+        An embedded control plane has no operator who would add workers: there, what is alive and could never hold a share
+        of the job does not count.
+        """
+        alive = [worker for worker in workers if worker.state == "alive"]
+        if not self.is_local or (alive and not self.is_embedded):
+            return 0
+        if alive and (spec.accelerator not in ("auto", "cpu") or any(map(_offers_accelerators, _alive_local(alive)))):
+            return 0  # a machine's accelerators are all offered by its first worker, and only one worker may offer them
+        return max(0, node_count(spec) - sum(_could_hold(worker, spec) for worker in alive))
+
+    def _start_local_workers(
+        self, count: int, *, cpu_devices: int | None, python: str = sys.executable, simulate_devices: str | None = None
+    ) -> None:
+        request = StartLocalWorkers(count=count, python=python, cpu_devices=cpu_devices, simulate_devices=simulate_devices)
+        self.call("start_local_workers", request, timeout=START_WORKERS_SECONDS)
 
     def drain_worker(self, worker_id: str) -> None:
         """Give a worker nothing more; it ends when it has nothing to do."""
@@ -212,30 +245,54 @@ class Client:
         return self._transport.call(CALLS[name], request, timeout=timeout)
 
     def call_patiently(self, name: str, request: Message) -> Any:
-        """`call`, going on through a restart of the server for up to a minute, also when it comes back elsewhere."""
+        """`call`, going on for up to a minute through a restart of the server, also when it comes back elsewhere, or when it
+        has as many calls of this user waiting as it allows.
+        """
         give_up_at: float | None = None
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
                 return self.call(name, request)
-            except (ServerUnreachable, Interrupted, NotAuthenticated) as error:
+            except (ServerUnreachable, Interrupted, NotAuthenticated, TooManyCalls) as error:
                 # A stopping server answers held calls with Interrupted; the next one does not know its client token.
-                if self._closing.is_set() or (self._rediscover is None and not isinstance(error, ServerUnreachable)):
+                lasting = isinstance(error, Interrupted | NotAuthenticated) and self._rediscover is None
+                if self._closing.is_set() or lasting:
                     raise
                 now = time.monotonic()
                 give_up_at = give_up_at if give_up_at is not None else now + PATIENCE_SECONDS
-                if now >= give_up_at or self._closing.wait(pause):
+                pause_as_told = max(pause, error.details.get("retry_after_seconds", 0.0))
+                if now >= give_up_at or self._closing.wait(pause_as_told):
                     raise
+                server_is_there = isinstance(error, TooManyCalls)
             pause = min(pause * 2, LONGEST_RETRY_SECONDS)
-            moved = self._rediscover() if self._rediscover is not None else None
-            if moved is not None:
-                # The former one is closed at the end only: another thread may still be told there that nobody answers.
-                self._former.append(self._transport)
-                self._transport = moved
+            if not server_is_there and self._rediscover is not None:
+                self._go_on_with(self._rediscover())
+
+    def _go_on_with(self, moved: Transport | None) -> None:
+        if moved is None:
+            return
+        if (moved.description, moved.token) == (self._transport.description, self._transport.token):
+            moved.close()
+            return
+        # The former one is closed at the end only: another thread may still be told there that nobody answers.
+        self._former.append(self._transport)
+        self._transport, self._how = moved, "found again"
 
 
 def _alive_local(workers: list[WorkerStatus]) -> list[WorkerStatus]:
     return [worker for worker in workers if worker.local and worker.state == "alive"]
+
+
+def _could_hold(worker: WorkerStatus, spec: AnyJob) -> bool:
+    """Whether one node's share would fit there if nothing else ran."""
+    kinds = Counter(device.accelerator for device in worker.devices)
+    enough = max(kinds.values(), default=0) if spec.accelerator == "auto" else kinds[spec.accelerator]
+    # Where it has this interpreter, another one would lack the same.
+    return enough >= spec.devices and (worker.frameworks.keys() >= set(spec.requires) or worker.python == sys.executable)
+
+
+def _offers_accelerators(worker: WorkerStatus) -> bool:
+    return any(device.accelerator != "cpu" and not device.simulated for device in worker.devices)
 
 
 def _collect(spec: AnyJob) -> tuple[AnyJob, Bundle | None]:

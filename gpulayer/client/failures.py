@@ -58,15 +58,16 @@ def _place(failure: Failure) -> str:
 
 def _exit(failure: Failure) -> str:
     if failure.signal is not None:
-        return f"was ended by {_signal_name(failure.signal)}"
+        return f"was ended by {signal_name(failure.signal)} (signal {failure.signal})"
     if failure.exit_code is not None:
         return f"exited with code {failure.exit_code}"
     return "failed"
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `signal 40` for one without a name."""
     try:
-        return f"{signal.Signals(number).name} (signal {number})"
+        return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 

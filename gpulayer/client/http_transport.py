@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
+import errno
 import socket
 import ssl
 import threading
@@ -18,6 +18,7 @@ import httpx
 import msgspec
 
 from gpulayer._version import __version__
+from gpulayer.addresses import is_loopback
 from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, Call
 from gpulayer.client.answers import GATEWAY_STATUSES, read_answer, read_error
 from gpulayer.client.artifact_file import send_parts, write_artifact
@@ -68,7 +69,7 @@ class HttpTransport:
             # Loading this machine's certificates takes some 20 ms; without TLS an empty context, which trusts nobody, does.
             verify=ssl.create_default_context() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             # A proxy from the environment must not be asked for this machine's own servers.
-            trust_env=not _is_loopback(parts.hostname),
+            trust_env=not is_loopback(parts.hostname),
         )
 
     @property
@@ -208,15 +209,24 @@ class HttpTransport:
 
     def _unreachable(self, method: str, where: str, error: httpx.TransportError) -> ServerUnreachable:
         never_connected = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        causes = list(_causes(error))
         what = "Nobody answers" if never_connected else "The connection was cut"
+        fix = "Is the server running, and the address right? `gpulayer doctor` shows what is found."
         if isinstance(error, httpx.ReadTimeout):
             what = "No answer came in time"
+        elif never_connected and any(isinstance(cause, ssl.SSLError) for cause in causes):
+            # httpx has one class for a port on which nobody listens and for a server whose certificate it does not trust.
+            what = "No trusted connection could be made"
+            fix = "If the certificate is the server's own, name it, or who signed it, in SSL_CERT_FILE."
         return ServerUnreachable(
             f"{what} at {self.url}.",
             asked=f"{method} {urlsplit(where).path}",
             found=str(error) or type(error).__name__,
-            fix="Is the server running, and the address right? `gpulayer doctor` shows what is found.",
-            details={"cut": not never_connected, "refused": isinstance(error, httpx.ConnectError)},
+            fix=fix,
+            details={
+                "cut": not never_connected,
+                "refused": any(isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED for cause in causes),
+            },
         )
 
 
@@ -230,13 +240,11 @@ def _is_ours(response: httpx.Response) -> bool:
     return b'"error"' in response.content and b'"code"' in response.content
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _path_part(value: Any) -> str:

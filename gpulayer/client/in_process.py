@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -58,6 +59,7 @@ class InProcessTransport:
         self._lock = threading.Lock()
         self._held: set[concurrent.futures.Future[Any]] = set()
         self._closed = False
+        self._pid = os.getpid()
 
     @property
     def token(self) -> str | None:
@@ -100,6 +102,12 @@ class InProcessTransport:
         if _running_loop() is self._loop:
             work.close()
             raise Unsupported("A blocking call was made from the control plane's own loop.", asked=what, fix="Call it from another thread.")
+        if os.getpid() != self._pid:
+            # The loop's thread is the parent's: here nobody would ever answer.
+            work.close()
+            raise Unsupported(
+                "A forked process can't use its parent's embedded control plane.", asked=what, fix="Call gpulayer.connect() here."
+            )
         with self._lock:
             if self._closed or self._loop.is_closed():
                 work.close()

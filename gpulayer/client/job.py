@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import tempfile
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpulayer.client.downloads import download_outputs, output_files
 from gpulayer.client.failures import job_failed
+from gpulayer.client.following import Following
 from gpulayer.client.log_lines import LineAssembler, LogLine
 from gpulayer.errors import NotFound, Unsupported
 from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, OutputFile, ReadLogs
@@ -150,54 +150,29 @@ class Job:
         Both functions run in the calling thread, which waits on a queue meanwhile: KeyboardInterrupt reaches it at once.
         `on_status` gets the record as it stands first, and then after every change.
         """
-        news: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        stop = threading.Event()
-        threads = [
-            threading.Thread(target=self._push, args=(source, news, stop), name=f"gpulayer-follow-{self.id}", daemon=True)
-            for source in (self.follow_pages(rank), self._status_changes(stop))
-        ]
         if on_status is not None:
             on_status(self._status)
-        for thread in threads:
-            thread.start()
-        running = len(threads)
+        following = Following(self, rank)
         try:
-            while running:
-                item = news.get()
-                if item is None:
-                    running -= 1
-                elif isinstance(item, BaseException):
-                    raise item
-                elif isinstance(item, JobStatus):
-                    self._status = item
+            while (item := following.next()) is not None:
+                if isinstance(item, JobStatus):
                     if on_status is not None:
                         on_status(item)
                 elif on_page is not None:
                     on_page(item)
         finally:
-            # A held call of these threads ends by itself within LONG_POLL_SECONDS; nobody waits for that.
-            stop.set()
+            following.close()
         return self._status
 
-    def _status_changes(self, stop: threading.Event) -> Iterator[JobStatus]:
+    def follow_status(self, stop: threading.Event) -> Iterator[JobStatus]:
+        """The record after every change from what is known here on, until the job has ended or `stop` is set."""
         status = self._status
         while not status.state.is_terminal and not stop.is_set():
             revision = status.revision
             status = self._client.call_patiently("get_job", GetJob(job_id=self.id, wait=LONG_POLL_SECONDS, after_revision=revision))
             if status.revision != revision:
+                self._status = status
                 yield status
-
-    @staticmethod
-    def _push(source: Iterator[Any], news: queue.SimpleQueue[Any], stop: threading.Event) -> None:
-        try:
-            for item in source:
-                news.put(item)
-                if stop.is_set():
-                    return
-        except Exception as error:  # noqa: BLE001 - top of a thread: whatever ended it is raised by follow(), not lost
-            news.put(error)
-        finally:
-            news.put(None)
 
     # ---- what it left
 

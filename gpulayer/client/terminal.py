@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
-from gpulayer.client.job import Job, LogLine
-from gpulayer.client.log_lines import LineAssembler
-from gpulayer.protocol import JobStatus, LogPage
-from gpulayer.spec import CommandJob
+from gpulayer.client.following import Following, follow_through_interrupts
+from gpulayer.client.job import Job
+from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.protocol import JobStatus
 from gpulayer.states import JobState
 
 RUNS_FOLDER = "gpulayer_runs"
@@ -23,17 +25,12 @@ def follow_in_terminal(job: Job) -> None:
         KeyboardInterrupt: there was a Ctrl-C, and the job has ended.
         JobFailed: it failed, or somebody else cancelled it.
     """
-    view = _View(job)
-    interrupts = 0
-    while True:
-        try:
-            job.follow(on_page=view.show_page, on_status=view.show_status)
-            break
-        except KeyboardInterrupt:
-            interrupts += 1
-            say(f"cancelling {job.id} (again: kill it)" if interrupts == 1 else f"killing {job.id}")
-            job.cancel(force=interrupts > 1)
-    view.finish()
+    view = _View()
+
+    def say_order(interrupts: int) -> None:
+        say(f"cancelling {job.id} (again: kill it)" if interrupts == 1 else f"killing {job.id}")
+
+    interrupts = follow_through_interrupts(job, view.show_all, on_interrupt=say_order)
     if job.outputs:
         folder = Path(RUNS_FOLDER) / job.id
         job.download(folder)
@@ -55,17 +52,17 @@ def exit_code(job: Job) -> int:
     return 128 - code if code < 0 else (code or 1)
 
 
-def print_line(line: LogLine, *, marked: bool) -> None:
-    """One line as it was printed, on the stream it was printed to, after the mark of its rank."""
-    out = sys.stderr if line.stream == "stderr" else sys.stdout
-    mark = "" if not marked else (f"[rank {line.rank}] " if line.rank is not None else "[launcher] ")
-    out.write(f"{mark}{line.text}\n")
+def mark_of(rank: int | None, stream: str) -> str:
+    """`[rank 1]`, `[rank 1 err]`; `[launcher]` for what no rank printed (ADR-0026)."""
+    who = f"rank {rank}" if rank is not None else "launcher"
+    return f"[{who} err]" if stream == "stderr" else f"[{who}]"
+
+
+def print_line(line: LogLine, out: TextIO | None = None) -> None:
+    """One line after its mark; where no place is given, on the stream of the same name that it was printed to."""
+    out = out or (sys.stderr if line.stream == "stderr" else sys.stdout)
+    out.write(f"{mark_of(line.rank, line.stream)} {line.text}\n")
     out.flush()
-
-
-def is_marked(status: JobStatus) -> bool:
-    """Whether lines need a mark: one process alone needs none."""
-    return not isinstance(status.spec, CommandJob) and status.spec.world_size > 1
 
 
 def say(text: str) -> None:
@@ -75,26 +72,25 @@ def say(text: str) -> None:
 
 
 class _View:
-    def __init__(self, job: Job) -> None:
-        self._marked = is_marked(job.status)
+    def __init__(self) -> None:
         self._lines = LineAssembler()
-        self._after = 0
         self._said = ""
 
-    def show_page(self, page: LogPage) -> None:
-        # After a Ctrl-C the job is followed from the start again.
-        fresh = [chunk for chunk in page.chunks if chunk.sequence > self._after]
-        if fresh:
-            self._after = fresh[-1].sequence
-        for line in self._lines.feed(fresh):
-            print_line(line, marked=self._marked)
+    def show_all(self, following: Following) -> None:
+        while (news := following.next()) is not None:
+            if isinstance(news, JobStatus):
+                self._show_status(news)
+            else:
+                self._show_lines(self._lines.feed(news.chunks))
+        self._show_lines(self._lines.finish())
 
-    def show_status(self, status: JobStatus) -> None:
+    @staticmethod
+    def _show_lines(lines: Iterable[LogLine]) -> None:
+        for line in lines:
+            print_line(line)
+
+    def _show_status(self, status: JobStatus) -> None:
         text = status.waiting_for if status.state is JobState.QUEUED else None
         if text and text != self._said:
             say(f"waiting: {text}")
         self._said = text or ""
-
-    def finish(self) -> None:
-        for line in self._lines.finish():
-            print_line(line, marked=self._marked)

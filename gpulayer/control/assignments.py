@@ -22,8 +22,8 @@ def take_received(connection: Connection, now: float, *, worker_id: WorkerId, bo
     for ref in received:
         row = attempts.find_attempt(connection, ref.task_id, ref.attempt)
         if row is None or not attempts.is_held_by(row, worker_id, boot) or AttemptState(row.state).is_terminal:
-            reason: attempts.StopReason = "kill" if row is None or row.stop is None else row.stop
-            late.append(StopOrder(task_id=ref.task_id, attempt=ref.attempt, reason=reason))
+            # Whatever it was ordered while it lived: nothing that it still does counts, so it gets no grace.
+            late.append(StopOrder(task_id=ref.task_id, attempt=ref.attempt, reason="kill"))
         else:
             endings.confirm_attempt(connection, now, row)
     return late

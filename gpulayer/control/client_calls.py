@@ -6,71 +6,62 @@ Each is one transaction or one held question; what it does to the store lies in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
 from gpulayer._version import __version__
-from gpulayer.control import endings, registration, statuses, submitting
+from gpulayer.control import endings, registration, statuses, submitting, tokens
 from gpulayer.control.local_workers import LOCAL_START_SECONDS
 from gpulayer.control.open_home import OpenHome
 from gpulayer.control.placing import place_queue
 from gpulayer.control.store import changes, jobs, logs, workers
+from gpulayer.control.tokens import Caller
 from gpulayer.errors import Conflict, UnknownArtifact, Unsupported
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
-    Digest,
+    CreateJoinToken,
     Done,
     EventPage,
     Health,
-    InputFile,
     JobId,
     JobList,
     JobStatus,
+    JoinToken,
     LogPage,
     StartLocalWorkers,
+    SubmitJob,
     WorkerId,
     WorkerList,
 )
-from gpulayer.spec import AnyJob
 from gpulayer.states import JobState
 
 LIST_LIMIT = 500
 EVENT_LIMIT = 5000
+LOG_PAGE_LIMIT_BYTES = 1024 * 1024
+"""One page is held whole in memory and encoded in one go on the loop, whatever its reader asks for."""
 
 
 class ClientCalls(OpenHome):
     """What clients ask of an open home."""
 
-    async def submit(
-        self,
-        *,
-        spec: AnyJob,
-        idempotency_key: str,
-        user: str,
-        source: Digest | None = None,
-        inputs: Mapping[str, InputFile] | None = None,
-    ) -> JobStatus:
+    async def submit_job(self, request: SubmitJob, caller: Caller) -> JobStatus:
         """Accept a job and place it if it fits (see `submitting.submit_job`).
 
         Raises:
             UnknownArtifact: its source or an input was not uploaded.
         """
         now = self._clock.now()
-        needed = ([source] if source is not None else []) + [file.sha256 for file in (inputs or {}).values()]
-        for digest in needed:
-            if self.artifact_path(digest) is None:
-                raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {digest}", fix="Upload it first.")
+        needed = ([request.source] if request.source is not None else []) + [file.sha256 for file in request.inputs.values()]
+        missing = await asyncio.to_thread(self._artifacts.first_missing, needed) if needed else None
+        if missing is not None:
+            raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {missing}", fix="Upload it first.")
 
         def change(c: Connection) -> JobStatus:
-            job_id = submitting.submit_job(
-                c, now, spec=spec, owner=user, idempotency_key=idempotency_key, source=source, inputs=dict(inputs or {})
-            )
-            return statuses.job_status(c, now, job_id)
+            return statuses.job_status(c, now, submitting.submit_job(c, now, request=request, owner=caller.user))
 
         return await self._database.write(change)
 
-    async def wait_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
+    async def get_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
         """A job's record, held until it is terminal or, with `after_revision`, newer than that."""
 
         async def check() -> tuple[JobStatus, bool]:
@@ -92,7 +83,7 @@ class ClientCalls(OpenHome):
 
         return await self._database.read(question)
 
-    async def cancel(self, *, job_id: JobId, force: bool = False) -> JobStatus:
+    async def cancel_job(self, *, job_id: JobId, force: bool = False) -> JobStatus:
         """Ask a job to stop. Asked again, or of a job that has ended, it changes nothing."""
         now = self._clock.now()
 
@@ -106,7 +97,8 @@ class ClientCalls(OpenHome):
     async def read_logs(
         self, *, job_id: JobId, rank: int | None = None, after: int = 0, limit_bytes: int = 1024 * 1024, wait: float = 0.0
     ) -> LogPage:
-        """Output behind a cursor, held while there is none and more may come."""
+        """Output behind a cursor, held while there is none and more may come; at most `LOG_PAGE_LIMIT_BYTES` of it."""
+        limit_bytes = min(limit_bytes, LOG_PAGE_LIMIT_BYTES)
 
         async def check() -> tuple[LogPage, bool]:
             page = await self._database.read(lambda c: logs.read_page(c, job_id, rank=rank, after=after, limit_bytes=limit_bytes))
@@ -115,7 +107,7 @@ class ClientCalls(OpenHome):
         return await self.waiters.hold([logs.logs_topic(job_id)], wait=wait, check=check)
 
     async def read_events(self, *, after: int = 0, wait: float = 0.0, limit: int = 1000) -> EventPage:
-        """Changes behind a cursor, held while there are none."""
+        """Changes behind a cursor, held while there are none; a cursor from before the oldest that is kept gets what is there."""
 
         async def check() -> tuple[EventPage, bool]:
             events = await self._database.read(lambda c: changes.read_after(c, after, limit=min(max(limit, 1), EVENT_LIMIT)))
@@ -133,7 +125,11 @@ class ClientCalls(OpenHome):
         await self._database.write(lambda c: registration.drain_worker(c, worker_id))
         return Done()
 
-    async def start_local_workers(self, *, request: StartLocalWorkers, user: str) -> WorkerList:
+    async def create_join_token(self, request: CreateJoinToken, caller: Caller) -> JoinToken:
+        """A token with which one worker may register, once."""
+        return await self.issue_join_token(caller.user, valid_seconds=request.valid_seconds)
+
+    async def start_local_workers(self, request: StartLocalWorkers, caller: Caller) -> WorkerList:
         """Have the host start workers, and answer with them once they have registered.
 
         Raises:
@@ -146,31 +142,33 @@ class ClientCalls(OpenHome):
                 asked=f"{request.count} local workers",
                 fix="Start them with `gpulayer worker start`.",
             )
-        async with self._starting_local:  # one after the other, so that each call counts its own workers
-            before = {(status.worker_id, status.registered_at) for status in (await self.list_workers(include_gone=True)).workers}
+        join_tokens = [(await self.issue_join_token(caller.user)).token for _ in range(request.count)]
 
-            async def check() -> tuple[WorkerList, bool]:
-                listed = (await self.list_workers()).workers
-                started = tuple(status for status in listed if (status.worker_id, status.registered_at) not in before)
-                return WorkerList(workers=started), len(started) >= request.count
+        def question(c: Connection) -> WorkerList:
+            joined = tokens.workers_joined_by(c, join_tokens)
+            listed = statuses.worker_list(c, self._clock.now(), heard=self._leases.heard()).workers
+            return WorkerList(workers=tuple(status for status in listed if status.worker_id in joined))
 
-            join_tokens = [(await self.create_join_token(user=user)).token for _ in range(request.count)]
-            await self._local_workers.start(request, home=self.home, join_tokens=join_tokens)
-            deadline = asyncio.get_running_loop().time() + LOCAL_START_SECONDS
-            while True:
-                left = deadline - asyncio.get_running_loop().time()
-                started = await self.waiters.hold([workers.WORKERS_TOPIC], wait=left, check=check)
-                if len(started.workers) >= request.count:
-                    return started
-                if left <= 0:
-                    raise Conflict(
-                        "Not all local workers registered in time.",
-                        asked=f"{request.count} workers within {LOCAL_START_SECONDS:.0f} s",
-                        found=f"{len(started.workers)}",
-                        fix="Start one by hand to see what keeps it: `gpulayer worker start`.",
-                    )
+        async def check() -> tuple[WorkerList, bool]:
+            started = await self._database.read(question)
+            return started, len(started.workers) >= request.count
 
-    async def health(self) -> Health:
+        await self._local_workers.start(request, home=self.home, join_tokens=join_tokens)
+        deadline = asyncio.get_running_loop().time() + LOCAL_START_SECONDS
+        while True:
+            left = deadline - asyncio.get_running_loop().time()
+            started = await self.waiters.hold([workers.WORKERS_TOPIC], wait=left, check=check)
+            if len(started.workers) >= request.count:
+                return started
+            if left <= 0:
+                raise Conflict(
+                    "Not all local workers registered in time.",
+                    asked=f"{request.count} workers within {LOCAL_START_SECONDS:.0f} s",
+                    found=f"{len(started.workers)}",
+                    fix="Start one by hand to see what keeps it: `gpulayer worker start`.",
+                )
+
+    async def get_health(self) -> Health:
         """Version, protocol and counts."""
 
         def question(c: Connection) -> Health:

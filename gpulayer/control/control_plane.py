@@ -12,8 +12,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from gpulayer.calls import Call, Role
 from gpulayer.control import registration
 from gpulayer.control.client_calls import ClientCalls
@@ -23,25 +21,13 @@ from gpulayer.control.local_workers import LocalWorkers
 from gpulayer.control.store.schema import prepare_home
 from gpulayer.control.tokens import Caller
 from gpulayer.control.worker_calls import WorkerCalls
-from gpulayer.errors import NotAuthorized
+from gpulayer.errors import Interrupted, NotAuthorized
 from gpulayer.protocol import Message
 
 _log = logging.getLogger(__name__)
 
-# Calls whose method is named for what it does here; every other call and its method share a name.
-_METHODS = {
-    "submit_job": "submit",
-    "get_job": "wait_job",
-    "cancel_job": "cancel",
-    "read_rendezvous": "wait_rendezvous",
-    "get_health": "health",
-}
-_WITH_CALLER = {
-    "submit_job": lambda request, caller: {**_fields(request), "user": caller.user},
-    "create_join_token": lambda request, caller: {**_fields(request), "user": caller.user},
-    "start_local_workers": lambda request, caller: {"request": request, "user": caller.user},
-    "register_worker": lambda request, caller: {"request": request, "caller": caller},
-}
+_FOR_CALLER = frozenset({"submit_job", "create_join_token", "start_local_workers", "register_worker"})
+"""Calls whose answer depends on who makes them: their methods take request and caller, all others the request's fields."""
 
 
 class ControlPlane(ClientCalls, WorkerCalls):
@@ -68,7 +54,12 @@ class ControlPlane(ClientCalls, WorkerCalls):
         """
         database_path = await asyncio.to_thread(prepare_home, home)
         plane = cls(home, database_path, clock=clock or SystemClock(), judge_silent_only=judge_silent_only, local_workers=local_workers)
-        await plane._database.ready()
+        try:
+            await plane._database.ready()
+            await asyncio.to_thread(plane._artifacts.remove_abandoned_parts, plane._clock.now())
+        except BaseException:
+            await plane.close()
+            raise
         plane._monitor = asyncio.create_task(plane._watch_leases(), name="gpulayer-leases")
         return plane
 
@@ -82,7 +73,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
         await asyncio.to_thread(self._artifact_threads.shutdown)
 
     async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
-        """Answer one call: the way in for every transport.
+        """Answer one call, by the method of its name: the way in for every transport.
 
         Raises:
             NotAuthorized: the caller's role may not make this call, or speaks for another worker.
@@ -90,8 +81,8 @@ class ControlPlane(ClientCalls, WorkerCalls):
         """
         if not caller.trusted:
             _check_caller(call, request, caller)
-        arguments = _WITH_CALLER[call.name](request, caller) if call.name in _WITH_CALLER else _fields(request)
-        answer: Message = await getattr(self, _METHODS.get(call.name, call.name))(**arguments)
+        method = getattr(self, call.name)
+        answer: Message = await (method(request, caller) if call.name in _FOR_CALLER else method(**_fields(request)))
         return answer
 
     async def check_leases(self) -> None:
@@ -108,13 +99,16 @@ class ControlPlane(ClientCalls, WorkerCalls):
                 await watch.changed(LEASE_CHECK_SECONDS)
                 try:
                     await self.check_leases()
-                except SQLAlchemyError:
-                    # A full disk or a held lock passes; a monitor that ended would leave jobs running for ever.
+                except Interrupted:
+                    raise  # the database is closed, or its writer has ended and said why: nothing can be judged any more
+                except Exception:  # noqa: BLE001  # top of the loop
+                    # A full disk or a held lock passes, and one worker's odd row must not keep the others from being
+                    # judged again: a monitor that ended would leave jobs running for ever.
                     _log.exception("The leases could not be checked; they are checked again.")
 
 
 _LEASES_TOPIC = "leases"
-"""Nothing signals it: the watch is a wait that ends with the control plane."""
+"""Nothing has to signal it: the watch is a wait that ends with the control plane."""
 
 
 def _fields(request: Message) -> dict[str, Any]:

@@ -14,10 +14,10 @@ import msgspec
 from sqlalchemy import Connection
 
 from gpulayer.control.store import attempts, changes, jobs, logs
-from gpulayer.control.store.attempts import AttemptRow, StopReason
+from gpulayer.control.store.attempts import AttemptRow
 from gpulayer.control.store.jobs import JobRow
 from gpulayer.control.store.workers import WorkerRow
-from gpulayer.protocol import Failure, JobId
+from gpulayer.protocol import Failure, JobId, StopReason
 from gpulayer.states import AttemptState, JobState, is_legal
 
 _LIVE_PATH = (AttemptState.PLACED, AttemptState.ACKNOWLEDGED, AttemptState.RUNNING)

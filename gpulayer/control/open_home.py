@@ -34,7 +34,6 @@ class OpenHome:
         self._leases = LeaseBook(clock, judge_silent_only=judge_silent_only)
         self._tokens = tokens.TokenCache()
         self._local_workers = local_workers
-        self._starting_local = asyncio.Lock()
 
     def signal(self, *topics: str) -> None:
         """Wake who waits for these topics; called in the loop."""
@@ -64,7 +63,7 @@ class OpenHome:
         """A token for kernels, CLI and scripts of one user; None is valid until it is revoked."""
         return await self._issue(Role.CLIENT, user, valid_seconds)
 
-    async def create_join_token(self, *, user: str, valid_seconds: float = 3600.0) -> JoinToken:
+    async def issue_join_token(self, user: str, *, valid_seconds: float = 3600.0) -> JoinToken:
         """A token with which one worker may register, once."""
         expires_at = self._clock.now() + valid_seconds
         return JoinToken(token=await self._issue(Role.JOIN, user, valid_seconds), expires_at=expires_at)
@@ -74,9 +73,6 @@ class OpenHome:
         digest, now = tokens.digest_of(token), self._clock.now()
         await self._database.write(lambda c: tokens.revoke(c, now, digest))
 
-    async def list_tokens(self) -> list[tokens.TokenRecord]:
-        return await self._database.read(tokens.list_tokens)
-
     async def _issue(self, role: Role, user: str, valid_seconds: float | None) -> str:
         now = self._clock.now()
         return await self._database.write(lambda c: tokens.issue(c, now, role=role, user=user, valid_seconds=valid_seconds))
@@ -84,7 +80,7 @@ class OpenHome:
     # ---- artifacts
 
     def artifact_path(self, sha256: Digest) -> Path | None:
-        """Where a complete artifact lies, or None; one `stat`."""
+        """Where a complete artifact lies, or None; blocks on the disk, so not for the loop."""
         return self._artifacts.path(sha256)
 
     async def put_artifact_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
+from gpulayer.addresses import is_loopback
 from gpulayer.control.scheduler.feasible import why_waiting
 from gpulayer.control.scheduler.place import place
-from gpulayer.control.scheduler.view import AUTO, DeviceView, JobView, Placement, View, WorkerView
+from gpulayer.control.scheduler.view import DeviceView, JobView, Placement, View, WorkerView
 from gpulayer.control.store import attempts, jobs, workers
 from gpulayer.control.store.jobs import JobRow
 from gpulayer.control.store.workers import WorkerRow
 from gpulayer.protocol import JobId, WorkerId
+from gpulayer.spec import AnyJob, DistributedJob, node_count
 
 
 def place_queue(connection: Connection, now: float) -> None:
     """Place every waiting job that fits; called in each transaction that frees devices or brings a worker."""
     rows = jobs.unplaced_jobs(connection)
     if rows:
-        _place(connection, now, rows)
+        _place(connection, now, rows, read_view(connection, now))
 
 
-def place_job(connection: Connection, now: float, job_id: JobId) -> None:
-    """Place this one job if it fits. Those that waited before it are not looked at: nothing was freed."""
-    _place(connection, now, [jobs.job_row(connection, job_id)])
+def place_job(connection: Connection, now: float, job_id: JobId, view: View) -> None:
+    """Place this one job if it fits in this view of the same transaction. Those that waited before it are not looked at:
+    nothing was freed.
+    """
+    _place(connection, now, [jobs.job_row(connection, job_id)], view)
 
 
 def read_view(connection: Connection, now: float) -> View:
@@ -35,14 +38,28 @@ def read_view(connection: Connection, now: float) -> View:
     return View(workers=tuple(_worker_view(row, held.get(row.id, {})) for row in rows))
 
 
+def job_view(spec: AnyJob, *, job_id: str = "", accelerator: str | None = None) -> JobView:
+    """A job as the scheduler sees it; `accelerator` is the kind it was fixed to, if it was.
+
+    torchrun is part of torch: a worker without torch could not start these ranks, whatever the client wrote into `requires`.
+    """
+    starts_by_torch = isinstance(spec, DistributedJob) and spec.launcher == "torchrun"
+    return JobView(
+        id=job_id,
+        nodes=node_count(spec),
+        devices=spec.devices,
+        accelerator=accelerator or spec.accelerator,
+        requires=frozenset(spec.requires) | (frozenset({"torch"}) if starts_by_torch else frozenset()),
+    )
+
+
 def waiting_reason(view: View, row: JobRow) -> str:
     """Why this queued job is not placed, in words."""
     return why_waiting(view, _job_view(row))
 
 
-def _place(connection: Connection, now: float, rows: Iterable[JobRow]) -> None:
+def _place(connection: Connection, now: float, rows: Iterable[JobRow], view: View) -> None:
     by_id = {row.id: row for row in rows}
-    view = read_view(connection, now)
     for placement in place(View(workers=view.workers, jobs=tuple(_job_view(row) for row in by_id.values()))):
         _commit(connection, now, by_id[placement.job_id], placement)
 
@@ -65,13 +82,7 @@ def _commit(connection: Connection, now: float, job: JobRow, placement: Placemen
 
 
 def _job_view(row: JobRow) -> JobView:
-    return JobView(
-        id=row.id,
-        nodes=row.nodes,
-        devices=row.devices,
-        accelerator=row.accelerator or AUTO,
-        requires=frozenset(jobs.spec_of(row).requires),
-    )
+    return job_view(jobs.spec_of(row), job_id=row.id, accelerator=row.accelerator)
 
 
 def _worker_view(row: WorkerRow, held: Iterable[str]) -> WorkerView:
@@ -80,15 +91,8 @@ def _worker_view(row: WorkerRow, held: Iterable[str]) -> WorkerView:
         name=row.name,
         host=row.boot_id,
         devices=tuple(DeviceView(id=device.id, accelerator=device.accelerator, index=device.index) for device in workers.devices_of(row)),
-        loopback=_is_loopback(row.address),
+        loopback=is_loopback(row.address),
         held=frozenset(held),
         provides=frozenset(workers.frameworks_of(row)),
         draining=row.state == workers.DRAINING,
     )
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"  # a host name; whether it resolves to loopback is the worker's to know

@@ -13,12 +13,12 @@ from gpulayer.control.store import attempts, workers
 from gpulayer.control.store.workers import WorkerRow
 from gpulayer.control.tokens import Caller
 from gpulayer.errors import Conflict, NotAuthorized, ProtocolMismatch
-from gpulayer.protocol import PROTOCOL_VERSION, RegisterWorker, WorkerId
+from gpulayer.protocol import PROTOCOL_VERSION, RegisterWorker, WorkerId, works_with
 
 
 def check_protocol(spoken: int) -> None:
     """Raise `ProtocolMismatch` unless the two versions work together: the same, or one apart."""
-    if abs(spoken - PROTOCOL_VERSION) > 1:
+    if not works_with(spoken):
         older, newer = ("worker", "control plane") if spoken < PROTOCOL_VERSION else ("control plane", "worker")
         raise ProtocolMismatch(
             "Worker and control plane speak versions of the protocol that do not work together.",
@@ -34,7 +34,7 @@ def register_worker(connection: Connection, now: float, *, request: RegisterWork
     A worker that comes back with another boot loses what the earlier one held. A join token is used up in this transaction.
 
     Raises:
-        NotAuthorized: a worker token that speaks for another worker.
+        NotAuthorized: a worker token that speaks for another worker, or a client token for one of another user or host.
         NotAuthenticated: the join token was used.
         UnknownWorker: the worker says that it comes back, and never was here.
         Conflict: another live worker of the same host offers one of these devices.
@@ -129,7 +129,15 @@ def _worker_id(connection: Connection, now: float, request: RegisterWorker, call
         return workers.new_worker_id()
     if caller.role is Role.WORKER and not caller.trusted and caller.worker_id != request.worker_id:
         raise NotAuthorized("This token speaks for another worker.", asked=f"worker {request.worker_id}")
-    return WorkerId(workers.worker_row(connection, request.worker_id).id)
+    row = workers.worker_row(connection, request.worker_id)
+    if caller.role is Role.CLIENT and not caller.trusted and (row.owner, row.boot_id) != (caller.user, request.boot_id):
+        # Registering over a worker ends what it holds and gives out a token for it.
+        raise NotAuthorized(
+            "This worker belongs to another user or host.",
+            asked=f"worker {request.worker_id}",
+            fix="Come back with the worker's own token, or register without an id, as a new worker.",
+        )
+    return WorkerId(row.id)
 
 
 def _refuse_held_devices(connection: Connection, now: float, request: RegisterWorker, worker_id: WorkerId) -> None:

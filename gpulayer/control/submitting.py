@@ -8,74 +8,98 @@ from pathlib import PurePath
 import msgspec
 from sqlalchemy import Connection
 
-from gpulayer.control.placing import place_job
-from gpulayer.control.scheduler.feasible import kinds_for
-from gpulayer.control.scheduler.view import AUTO, JobView
+from gpulayer.control.placing import job_view, place_job, read_view
+from gpulayer.control.scheduler.feasible import chosen_kind, kinds_for
+from gpulayer.control.scheduler.view import AUTO, JobView, View
 from gpulayer.control.store import jobs, workers
+from gpulayer.control.store.workers import LargestGroup
 from gpulayer.errors import Conflict, Unplaceable
-from gpulayer.protocol import Digest, InputFile, JobId, SubmitJob
-from gpulayer.spec import AnyJob, CommandJob, node_count
+from gpulayer.protocol import JobId, SubmitJob
+from gpulayer.spec import AnyJob, CommandJob
 
 
-def submit_job(
-    connection: Connection,
-    now: float,
-    *,
-    spec: AnyJob,
-    owner: str,
-    idempotency_key: str,
-    source: Digest | None,
-    inputs: dict[str, InputFile],
-) -> JobId:
+def submit_job(connection: Connection, now: float, *, request: SubmitJob, owner: str) -> JobId:
     """Store a job and place it if it fits; the same request under the same key answers with the job that was made first.
 
     Raises:
         Conflict: another request came under this key.
         Unplaceable: nothing that this home has ever seen could hold it.
     """
-    request_digest = _digest(SubmitJob(spec=spec, idempotency_key=idempotency_key, source=source, inputs=inputs))
-    earlier = jobs.job_by_key(connection, owner, idempotency_key)
+    request_digest = _digest(request)
+    earlier = jobs.job_by_key(connection, owner, request.idempotency_key)
     if earlier is not None:
         if earlier.request_digest != request_digest:
             raise Conflict(
                 "Another request came under this idempotency key.",
-                asked=f"key {idempotency_key}",
+                asked=f"key {request.idempotency_key}",
                 found=f"job {earlier.id}",
                 fix="Draw a new key for each job.",
             )
         return JobId(earlier.id)
+    spec = request.spec
+    view = read_view(connection, now)
     job_id = jobs.insert_job(
         connection,
         now,
         spec=spec,
         name=spec.name or _default_name(spec),
         owner=owner,
-        idempotency_key=idempotency_key,
+        idempotency_key=request.idempotency_key,
         request_digest=request_digest,
-        source=source,
-        inputs=inputs,
-        accelerator=_fix_accelerator(spec, workers.read_largest_groups(connection)),
+        source=request.source,
+        inputs=request.inputs,
+        accelerator=_fix_accelerator(connection, view, job_view(spec)),
     )
-    place_job(connection, now, job_id)
+    place_job(connection, now, job_id, view)
     return job_id
 
 
-def _fix_accelerator(spec: AnyJob, seen: list[tuple[str, int, int]]) -> str | None:
-    """The kind for this job, from what this home has ever seen at once; None leaves `auto` to the first placement."""
+def _fix_accelerator(connection: Connection, view: View, job: JobView) -> str | None:
+    """The kind for this job; None leaves `auto` to the first placement.
+
+    The best kind with which the living workers could hold it, busy or not. Only where they could with none, what this home
+    has ever seen at once decides: real devices first, as the job then waits for them.
+    """
+    kind = chosen_kind(view.workers, job)
+    if kind is not None:
+        return kind
+    seen = workers.read_largest_groups(connection)
     if not seen:
-        return None if spec.accelerator == AUTO else spec.accelerator
-    job = JobView(id="", nodes=node_count(spec), devices=spec.devices, accelerator=spec.accelerator)
-    for kind in kinds_for(job):
-        if any(group_kind == kind and devices >= job.devices and count >= job.nodes for group_kind, devices, count in seen):
-            return kind
+        return None if job.accelerator == AUTO else job.accelerator
+    kind = _kind_once_seen(seen, job)
+    if kind is None:
+        raise Unplaceable(
+            "No workers that this home has ever seen at once could hold this job.",
+            asked=job.demand(),
+            found="; ".join(str(group) for group in seen),
+            fix="Ask for less, or add workers first: `gpulayer worker start`"
+            + (f" --cpu-devices {job.devices}." if job.accelerator in (AUTO, "cpu") else "."),
+        )
+    _refuse_never_provided(connection, job)
+    return kind
+
+
+def _kind_once_seen(seen: list[LargestGroup], job: JobView) -> str | None:
+    large_enough = [group for group in seen if group.devices >= job.devices and group.workers >= job.nodes]
+    for simulated in (False, True):
+        kinds = {group.accelerator for group in large_enough if group.simulated is simulated}
+        found = next((kind for kind in kinds_for(job) if kind in kinds), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _refuse_never_provided(connection: Connection, job: JobView) -> None:
+    provided = [frozenset(workers.frameworks_of(row)) for row in workers.all_workers(connection, include_gone=True)]
+    if any(job.requires <= names for names in provided):
+        return
+    missing = sorted(job.requires.difference(*provided))
     raise Unplaceable(
-        "No workers that this home has ever seen at once could hold this job.",
-        asked=job.demand(),
-        found="; ".join(
-            f"{count} {'worker' if count == 1 else 'workers'} with {devices} × {group_kind}" for group_kind, devices, count in seen
-        ),
-        fix="Ask for less, or add workers first: `gpulayer worker start`"
-        + (f" --cpu-devices {job.devices}." if spec.accelerator in (AUTO, "cpu") else "."),
+        "No worker that this home has ever seen provides what this job requires.",
+        asked=", ".join(sorted(job.requires)),
+        found=f"no worker with {' or '.join(missing)}" if missing else "workers with some of that, none with all",
+        fix="Install it where a worker runs and start that worker again, or start one in an environment that has it:"
+        " `gpulayer worker start`.",
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Row, select
@@ -40,20 +41,6 @@ class Caller:
     worker_id: WorkerId | None = None
     trusted: bool = False
     token_digest: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRecord:
-    """What is known about an issued token; `digest` names it, for a revocation by hand."""
-
-    digest: str
-    role: Role
-    user: str
-    worker_id: WorkerId | None
-    created_at: float
-    expires_at: float | None
-    revoked_at: float | None
-    used: bool
 
 
 def digest_of(token: str) -> str:
@@ -97,23 +84,6 @@ def renew_worker_token(connection: Connection, now: float, worker_id: WorkerId) 
     changes.emit(connection, TOKENS_TOPIC)
 
 
-def list_tokens(connection: Connection) -> list[TokenRecord]:
-    """All tokens ever issued, oldest first."""
-    return [
-        TokenRecord(
-            digest=row.digest,
-            role=Role(row.kind),
-            user=row.owner,
-            worker_id=row.worker_id,
-            created_at=row.created_at,
-            expires_at=row.expires_at,
-            revoked_at=row.revoked_at,
-            used=row.used_boot is not None,
-        )
-        for row in connection.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.digest))
-    ]
-
-
 def use_join_token(connection: Connection, now: float, digest: str, *, boot: str, worker_id: WorkerId) -> WorkerId:
     """Use the token up for this worker, and return the worker's id.
 
@@ -129,6 +99,13 @@ def use_join_token(connection: Connection, now: float, digest: str, *, boot: str
         return WorkerId(row.worker_id)
     connection.execute(tokens.update().where(tokens.c.digest == digest).values(used_boot=boot, worker_id=worker_id))
     return worker_id
+
+
+def workers_joined_by(connection: Connection, join_tokens: Collection[str]) -> set[WorkerId]:
+    """The workers that registered with one of these join tokens."""
+    digests = [digest_of(token) for token in join_tokens]
+    query = select(tokens.c.worker_id).where(tokens.c.digest.in_(digests), tokens.c.used_boot.is_not(None))
+    return set(connection.execute(query).scalars())
 
 
 class TokenCache:

@@ -92,10 +92,6 @@ class Waiters:
             for watch in tuple(self._watches.get(EVERY_TOPIC, ())):
                 watch.fire()
 
-    def signal_threadsafe(self, *topics: str) -> None:
-        """`signal` from any thread."""
-        self._loop.call_soon_threadsafe(self.signal, *topics)
-
     async def hold(self, topics: Iterable[str], *, wait: float, check: Callable[[], Awaitable[tuple[T, bool]]]) -> T:
         """Ask `check` until it says that its answer will do or `wait` seconds have passed; asked again only after a signal.
 

@@ -47,7 +47,7 @@ class WorkerCalls(OpenHome):
         super().__init__(home, database_path, clock=clock, judge_silent_only=judge_silent_only, local_workers=local_workers)
         self._told_to_drain: set[tuple[WorkerId, str]] = set()
 
-    async def register_worker(self, *, request: RegisterWorker, caller: Caller) -> Registered:
+    async def register_worker(self, request: RegisterWorker, caller: Caller) -> Registered:
         """A worker joins or comes back (see `registration.register_worker`).
 
         Raises:
@@ -157,7 +157,7 @@ class WorkerCalls(OpenHome):
         await self._database.write(change)
         return Done()
 
-    async def wait_rendezvous(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, wait: float = 0.0) -> Rendezvous:
+    async def read_rendezvous(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, wait: float = 0.0) -> Rendezvous:
         """Where the ranks of this attempt meet, held until it is known."""
 
         def question(c: Connection) -> tuple[str, int] | None:

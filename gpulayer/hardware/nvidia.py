@@ -12,7 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 def find_cuda_devices() -> tuple[Device, ...]:
-    """Every CUDA device, with its UUID in its id; none without a driver. A GPU in MIG mode stands for its instances."""
+    """Every CUDA device, with its UUID in its id; none without a driver. A GPU in MIG mode stands for its instances.
+
+    A GPU that the driver can't describe (one that has fallen off the bus) is left out: the others are still good.
+    """
     pynvml: Any = importlib.import_module("pynvml")  # its functions carry no types
     try:
         pynvml.nvmlInit()
@@ -22,13 +25,20 @@ def find_cuda_devices() -> tuple[Device, ...]:
     try:
         found: list[Device] = []
         for position in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(position)
-            instances = _mig_instances(pynvml, handle)
-            for part in instances if instances is not None else [handle]:
-                found.append(_describe(pynvml, part, index=len(found), card=handle))
+            try:
+                found.extend(_devices_of_gpu(pynvml, position, first_index=len(found)))
+            except pynvml.NVMLError as error:
+                _log.warning("GPU %d is left out, the driver can't describe it: %s", position, error)
         return tuple(found)
     finally:
         pynvml.nvmlShutdown()
+
+
+def _devices_of_gpu(nvml: Any, position: int, *, first_index: int) -> list[Device]:
+    handle = nvml.nvmlDeviceGetHandleByIndex(position)
+    instances = _mig_instances(nvml, handle)
+    parts = instances if instances is not None else [handle]
+    return [_describe(nvml, part, index=index, card=handle) for index, part in enumerate(parts, start=first_index)]
 
 
 def _mig_instances(nvml: Any, handle: Any) -> list[Any] | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from gpulayer.client.script_job import script_job
 from gpulayer.errors import JobFailed, Unsupported
 from gpulayer.pytorch.rank_context import in_notebook, read_rank_context
+from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import AnyJob
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def launch(
     env: dict[str, str] | None = None,
     inputs: dict[str, str] | None = None,
     timeout_seconds: float | None = None,
+    grace_seconds: float = GRACE_SECONDS,
     retries: int = 0,
     launcher: str | None = None,
 ) -> None:
@@ -51,6 +53,7 @@ def launch(
         env: variables set for every rank.
         inputs: name → local path of a file or folder that travels with the job.
         timeout_seconds: counted from the first rank's start.
+        grace_seconds: what a rank may take to end when the job is cancelled or out of time (ADR-0024).
         retries: how often a failed attempt is tried again.
         launcher: who starts the ranks on a node; by default torchrun, where there are several.
 
@@ -80,6 +83,7 @@ def launch(
         env=env,
         inputs=inputs,
         timeout_seconds=timeout_seconds,
+        grace_seconds=grace_seconds,
         retries=retries,
         launcher=launcher,
     )
@@ -109,6 +113,7 @@ def job_from_source(
     env: dict[str, str] | None = None,
     inputs: dict[str, str] | None = None,
     timeout_seconds: float | None = None,
+    grace_seconds: float = GRACE_SECONDS,
     retries: int = 0,
     launcher: str | None = None,
 ) -> AnyJob:
@@ -129,17 +134,20 @@ def job_from_source(
         inputs=inputs or {},
         requires=("torch", *_CAPABILITIES.get(accelerator, ())),
         timeout_seconds=timeout_seconds,
+        grace_seconds=grace_seconds,
         retries=retries,
     )
 
 
 def submit_source(client: Client, spec: AnyJob, source: Source) -> Job:
-    """Submit the job with its source; where it would find no worker on this machine's own control plane, start some."""
-    started = client.start_workers_for(spec)
-    if started:
-        names = ", ".join(worker.name for worker in started)
-        sys.stderr.write(f"gpulayer: no worker yet: started {len(started)} on this machine ({names})\n")
-    return client.submit(spec, source=source.bundle)
+    """Submit the job with its source, and say what was started for it."""
+    from gpulayer.client.submitting import submit_with_workers
+    from gpulayer.client.terminal import say
+
+    submitted = submit_with_workers(client, spec, source=source.bundle)
+    for note in submitted.notes:
+        say(note)
+    return submitted.job
 
 
 def _name_from(title: str) -> str | None:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+
+from gpulayer.bundle.executing import REPLAYS, Position, executing_place
 
 REQUESTED_FIT = "_GPULAYER_FIT"
 """In a job that a script's k-th `Trainer.fit` launched: k. See `trainer.py`."""
@@ -75,17 +76,32 @@ def in_notebook() -> bool:
     return executing_statement() is not None
 
 
-def executing_statement() -> tuple[int, int] | None:
-    """Which cell of this kernel runs, and its line; None where there is no kernel."""
+def executing_statement() -> tuple[int, Position] | None:
+    """Which cell of this kernel runs, and where in it; None where there is no kernel."""
     # Nothing imports IPython for the sake of this question: where it is not loaded, nobody is in it.
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
-    if shell is None:
+    return None if shell is None else (int(shell.execution_count), executing_place(shell.user_ns).position)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedFit:
+    """A fit of an earlier cell that an exported program repeats for what else its statement does.
+
+    Args:
+        weights: what it left in the kernel; None where the statement fitted several times, and trains again.
+        figures: likewise.
+    """
+
+    weights: Path | None = None
+    figures: Path | None = None
+
+
+def replayed_fit() -> ReplayedFit | None:
+    """What an exported program says about the statement that it runs; None where a fit is the job's own."""
+    main = sys.modules["__main__"]
+    names = getattr(main, REPLAYS, None)
+    if names is None:
         return None
-    line = 0
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the only way to the statement that asks
-    while frame is not None:
-        if frame.f_globals is shell.user_ns and frame.f_locals is shell.user_ns:
-            line = frame.f_lineno
-        frame = frame.f_back
-    return int(shell.execution_count), line
+    folder = Path(str(main.__file__)).parent
+    return ReplayedFit(*(folder / name for name in names))

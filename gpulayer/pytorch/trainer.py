@@ -7,7 +7,8 @@ or cell) is submitted as a job, in which the same `fit` call runs the loop, and 
 fits before that one are not trained again: their weights travel as an input, and the calls load them (random states do
 not travel; a fit that ran in the launching process runs in the job too). Then the job runs its own fit and the code after
 it, and ends at the next `fit`. A notebook's job runs what the launching statement needs and the statement, and the last fit
-of all that counts; so one statement launches one fit.
+of all that counts; so one statement launches one fit. Every fit outside a job leaves its weights with the notebook's
+history, which exports them in place of the fit; where the statement around it is needed, the fit is *replayed*.
 """
 
 from __future__ import annotations
@@ -19,23 +20,35 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpulayer.errors import InvalidSpec, Unsupported
 from gpulayer.pytorch.launch import job_from_source, submit_source
 from gpulayer.pytorch.loop import EpochFigures, FitLoop
 from gpulayer.pytorch.module import Module
 from gpulayer.pytorch.precision import check_precision
-from gpulayer.pytorch.rank_context import REQUESTED_FIT, RankContext, executing_statement, read_rank_context
+from gpulayer.pytorch.rank_context import (
+    REQUESTED_FIT,
+    RankContext,
+    ReplayedFit,
+    executing_statement,
+    in_notebook,
+    read_rank_context,
+    replayed_fit,
+)
 from gpulayer.pytorch.runtime import Runtime
-from gpulayer.pytorch.weights import has_fit, keep_fit, load_fit, save_fit, weights_among
+from gpulayer.pytorch.weights import has_fit, keep_fit, load_files, load_fit, save_fit, save_weights, weights_among
 from gpulayer.spec import ACCELERATORS
+
+if TYPE_CHECKING:
+    from gpulayer.bundle.executing import Position
+    from gpulayer.bundle.source_provider import SourceProvider
 
 _fits = itertools.count()
 _EARLIER_FITS = "gpulayer-fits"
 """The input that holds the weights of a script's launched fits before the one that the job is for."""
-_launching_statements: set[tuple[int, int]] = set()
-"""Cells and lines of this kernel that have launched a fit."""
+_launching_statements: set[tuple[int, Position]] = set()
+"""Cells and places in them, of this kernel, that have launched a fit."""
 
 
 class Trainer:
@@ -101,14 +114,25 @@ class Trainer:
         """
         if not isinstance(model, Module):
             raise InvalidSpec("fit trains a gpulayer.pytorch.Module.", found=type(model).__name__, fix="Derive your model from Module.")
-        context = read_rank_context()
-        if context.is_rank:
+        context, replayed = read_rank_context(), replayed_fit()
+        if replayed is not None:
+            self._replay(model, train_loader, val_loader, replayed)
+        elif context.is_rank:
             self._fit_as_rank(model, train_loader, val_loader, next(_fits), context)
         elif self.target is None and (self.devices or 1) * (self.num_nodes or 1) == 1:
             next(_fits)
             self._fit_here(model, train_loader, val_loader)
+            if in_notebook():
+                self._keep(_current_provider(), model, train_loader, val_loader)
         else:
-            self._fit_in_job(model, next(_fits))
+            self._fit_in_job(model, train_loader, val_loader, next(_fits))
+
+    def _replay(self, model: Module, train_loader: Any, val_loader: Any | None, replayed: ReplayedFit) -> None:
+        """Do again what a fit of an earlier cell did; the shape that it asked for is not the one of this job."""
+        if replayed.weights is not None and replayed.figures is not None:
+            self._take_figures(load_files(replayed.weights, replayed.figures, model))
+        else:
+            self._fit_here(model, train_loader, val_loader, accelerator="auto")
 
     def _fit_as_rank(self, model: Module, train_loader: Any, val_loader: Any | None, fit: int, context: RankContext) -> None:
         if context.requested_fit is not None and context.inputs_dir is not None:
@@ -121,7 +145,10 @@ class Trainer:
         self._check_against(context)
         self._fit_here(model, train_loader, val_loader)
         if context.output_dir is not None and context.rank == 0:
-            save_fit(context.output_dir, fit, model, {"callback_metrics": self.callback_metrics, "history": self.history})
+            save_fit(context.output_dir, fit, model, self._figures())
+
+    def _figures(self) -> dict[str, Any]:
+        return {"callback_metrics": self.callback_metrics, "history": self.history}
 
     def _take_figures(self, figures: dict[str, Any]) -> None:
         self.callback_metrics, self.history = figures["callback_metrics"], figures["history"]
@@ -146,8 +173,8 @@ class Trainer:
                 fix="Run the script as a DistributedJob (launch(), gpulayer run, %%gpulayer), which starts a rank per device.",
             )
 
-    def _fit_here(self, model: Module, train_loader: Any, val_loader: Any | None) -> None:
-        runtime = Runtime(self.accelerator, self.precision)
+    def _fit_here(self, model: Module, train_loader: Any, val_loader: Any | None, *, accelerator: str | None = None) -> None:
+        runtime = Runtime(accelerator or self.accelerator, self.precision)
         model.to(runtime.device)
         self.callback_metrics, self.history = {}, []
         loop = FitLoop(
@@ -169,16 +196,14 @@ class Trainer:
             sys.stdout.write(f"epoch {epoch}/{self.max_epochs} {words}\n")
             sys.stdout.flush()
 
-    def _fit_in_job(self, model: Module, fit: int) -> None:
-        from gpulayer.bundle.source_provider import current_provider
+    def _fit_in_job(self, model: Module, train_loader: Any, val_loader: Any | None, fit: int) -> None:
         from gpulayer.client.downloads import download_outputs
-        from gpulayer.client.terminal import follow_in_terminal
         from gpulayer.targets import connect
 
         statement = executing_statement()
         _claim_statement(statement)
         in_script = statement is None
-        provider = current_provider(in_terminal=follow_in_terminal)
+        provider = _current_provider()
         source = provider.collect()
         spec = job_from_source(
             source,
@@ -195,6 +220,21 @@ class Trainer:
             self._take_figures(load_fit(Path(folder), model, fit if in_script else None))
             if in_script:
                 keep_fit(Path(folder), fit, _kept_fits())
+        self._keep(provider, model, train_loader, val_loader)
+
+    def _keep(self, provider: SourceProvider, model: Module, train_loader: Any, val_loader: Any | None) -> None:
+        try:
+            provider.keep_weights(model, save_weights, figures=self._figures(), trainer=self, loaders=(train_loader, val_loader))
+        except Unsupported as error:
+            # The fit itself went well; only later jobs are worse off, and do it again.
+            sys.stderr.write(f"gpulayer: later jobs will train this model again: {error.message}\n")
+
+
+def _current_provider() -> SourceProvider:
+    from gpulayer.bundle.source_provider import current_provider
+    from gpulayer.client.terminal import follow_in_terminal
+
+    return current_provider(in_terminal=follow_in_terminal)
 
 
 @functools.cache
@@ -205,14 +245,14 @@ def _kept_fits() -> Path:
     return folder
 
 
-def _claim_statement(statement: tuple[int, int] | None) -> None:
+def _claim_statement(statement: tuple[int, Position] | None) -> None:
     """Refuse a second launched fit of one statement of a cell, as in a loop: each one's job would run the whole loop."""
     if statement is None:
         return
     if statement in _launching_statements:
         raise Unsupported(
             "A statement of a cell launches one fit.",
-            asked=f"another one from line {statement[1]} of this cell",
+            asked=f"another one from line {statement[1][0][0]} of this cell" if statement[1] else "another one from a thread",
             fix="Write the fits one below the other, or put the loop into a %%gpulayer cell.",
         )
     _launching_statements.add(statement)

@@ -53,6 +53,15 @@ def weights_bytes(model: torch.nn.Module, *, name: str) -> bytes:
     return save(_plain_tensors(model), metadata=_metadata(name))
 
 
+def save_weights(model: torch.nn.Module, path: Path) -> None:
+    """Write the weights alone, as they are at this moment.
+
+    Raises:
+        Unsupported: the module's state holds something that is no tensor.
+    """
+    save_file(_plain_tensors(model), path, metadata=_metadata(""))
+
+
 def load_fit(folder: Path, model: torch.nn.Module, fit: int | None) -> dict[str, Any]:
     """Load a fit's weights into the model, strictly, and return its figures; `fit` None takes the last one.
 
@@ -66,7 +75,16 @@ def load_fit(folder: Path, model: torch.nn.Module, fit: int | None) -> dict[str,
         Conflict: they are not this model's.
     """
     path = _find_weights(folder, fit)
-    tensors = load_file(path)
+    return load_files(path, path.with_suffix(".json"), model)
+
+
+def load_files(weights: Path, figures: Path, model: torch.nn.Module) -> dict[str, Any]:
+    """Load these weights into the model, strictly, and return the figures.
+
+    Raises:
+        Conflict: they are not this model's.
+    """
+    tensors = load_file(weights)
     try:
         model.load_state_dict(tensors, strict=True)
     except RuntimeError as error:
@@ -76,8 +94,8 @@ def load_fit(folder: Path, model: torch.nn.Module, fit: int | None) -> dict[str,
             found=str(error),
             fix="Build the same model here as in the job.",
         ) from error
-    figures: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    return figures
+    read: dict[str, Any] = json.loads(figures.read_text(encoding="utf-8"))
+    return read
 
 
 def has_fit(folder: Path, fit: int) -> bool:

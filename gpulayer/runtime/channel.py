@@ -6,6 +6,7 @@ are heard.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import selectors
@@ -44,28 +45,36 @@ class Channel:
     Args:
         on_message: for each message, with the files that came with it, which are the callee's to close.
         on_close: when a peer is gone; its messages have all been delivered.
+        on_fault: called at most once, when nobody can be heard any more.
     """
 
     def __init__(
         self,
         on_message: Callable[[ChannelPeer, dict[str, Any], list[int]], None],
         on_close: Callable[[ChannelPeer], None],
+        on_fault: Callable[[Exception], None],
     ) -> None:
         self._on_message = on_message
         self._on_close = on_close
+        self._on_fault = on_fault
         # Under /tmp whatever TMPDIR says: a unix socket's path holds 107 bytes at most, 103 on macOS.
         self.folder = Path(tempfile.mkdtemp(prefix="gpulayer-", dir="/tmp"))
         self.path = str(self.folder / "channel")
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(self.path)
-        self._listener.listen(128)
-        self._listener.setblocking(False)
-        self._stop_reader, self._stop_writer = os.pipe()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
-        self._selector.register(self._stop_reader, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._run, name="gpulayer-channel", daemon=True)
-        self._thread.start()
+        with contextlib.ExitStack() as made:  # a full disk, or no file or thread to be had: nothing half-made is left
+            made.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self._listener = made.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            self._listener.bind(self.path)
+            self._listener.listen(128)
+            self._listener.setblocking(False)
+            self._selector = made.enter_context(selectors.DefaultSelector())
+            self._stop_reader, self._stop_writer = os.pipe()
+            for end in (self._stop_reader, self._stop_writer):
+                made.callback(os.close, end)
+            self._selector.register(self._listener, selectors.EVENT_READ, None)
+            self._selector.register(self._stop_reader, selectors.EVENT_READ, None)
+            self._thread = threading.Thread(target=self._run, name="gpulayer-channel", daemon=True)
+            self._thread.start()
+            made.pop_all()
 
     def close(self) -> None:
         """Hang up on everybody and remove the socket's folder with whatever lies in it."""
@@ -74,35 +83,59 @@ class Channel:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self) -> None:
-        stopped = False
-        while not stopped:
-            closed: list[ChannelPeer] = []
-            received: list[tuple[ChannelPeer, list[tuple[dict[str, Any], list[int]]]]] = []
-            for key, _ in self._selector.select():
+        try:
+            while self._serve_once():
+                pass
+        except Exception as error:  # noqa: BLE001 - the top of this thread: a task whose ranks can't be heard is ended
+            _log.exception("a task's channel has failed")
+            self._on_fault(error)
+        finally:
+            for key in list(self._selector.get_map().values()):
                 if isinstance(key.data, ChannelPeer):
-                    messages = key.data.connection.receive()
-                    if messages is None:
-                        closed.append(key.data)
-                    else:
-                        received.append((key.data, messages))
-                elif key.fd == self._stop_reader:
-                    stopped = True
+                    key.data.connection.close()
+            self._selector.close()
+            self._listener.close()
+            os.close(self._stop_reader)
+
+    def _serve_once(self) -> bool:
+        """Handle what has arrived; False once the channel is to close."""
+        goes_on = True
+        closed: list[ChannelPeer] = []
+        received: list[tuple[ChannelPeer, list[tuple[dict[str, Any], list[int]]]]] = []
+        for key, _ in self._selector.select():
+            if isinstance(key.data, ChannelPeer):
+                messages = self._receive(key.data)
+                if messages is None:
+                    closed.append(key.data)
                 else:
-                    self._accept()
-            # Ends first: a rank that complains about a lost peer must not be heard before the peer's own end.
-            for peer in closed:
-                self._selector.unregister(peer.connection)
-                peer.connection.close()
-                self._on_close(peer)
-            for peer, messages in received:
+                    received.append((key.data, messages))
+            elif key.fd == self._stop_reader:
+                goes_on = False
+            else:
+                self._accept()
+        # Ends first: a rank that complains about a lost peer must not be heard before the peer's own end.
+        for peer in closed:
+            self._hang_up(peer)
+        for peer, messages in received:
+            try:
                 for message, files in messages:
                     self._on_message(peer, message, files)
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, ChannelPeer):
-                key.data.connection.close()
-        self._selector.close()
-        self._listener.close()
-        os.close(self._stop_reader)
+            except Exception:  # noqa: BLE001 - one peer's fault: the others are still to be heard
+                _log.exception("hung up on a process of the task: what it said could not be handled")
+                self._hang_up(peer)
+        return goes_on
+
+    def _receive(self, peer: ChannelPeer) -> list[tuple[dict[str, Any], list[int]]] | None:
+        try:
+            return peer.connection.receive()
+        except OSError as error:
+            _log.warning("hung up on a process of the task: %s", error)
+            return None
+
+    def _hang_up(self, peer: ChannelPeer) -> None:
+        self._selector.unregister(peer.connection)
+        peer.connection.close()
+        self._on_close(peer)
 
     def _accept(self) -> None:
         try:

@@ -50,7 +50,10 @@ class FrameSocket:
                 self._socket.sendall(data[sent:])
 
     def receive(self) -> list[tuple[dict[str, Any], list[int]]] | None:
-        """Read once and return the messages that are complete, with their files; None when the other end is gone."""
+        """Read once and return the messages that are complete, with their files.
+
+        None when the other end is gone, or what it sends is no message: then nothing further can be told apart.
+        """
         try:
             data, files, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_FILES, _CLOSE_ON_EXEC)
         except ConnectionError:
@@ -69,7 +72,12 @@ class FrameSocket:
             end = _HEADER.size + size
             if len(self._buffer) < end:
                 break
-            message = json.loads(bytes(self._buffer[_HEADER.size : end]))
+            try:
+                message = json.loads(bytes(self._buffer[_HEADER.size : end]))
+            except ValueError:
+                return None
+            if not isinstance(message, dict):
+                return None
             del self._buffer[:end]
             complete.append((message, self._files[:count]))
             del self._files[:count]

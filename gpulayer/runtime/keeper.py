@@ -9,6 +9,7 @@ each other: when the agent, the keeper or a task keeper dies, what is left below
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -17,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 from gpulayer.runtime.frames import FrameSocket
@@ -115,19 +117,28 @@ class KeeperProcess(_Supervisor):
         self.tell("ready", pid=os.getpid())
 
     def handle(self, message: dict[str, Any], files: list[int]) -> None:
-        """`open_task` with one end of a socket pair, whose other end the agent keeps."""
-        del message
-        (end,) = files
+        """`open_task` with one end of a socket pair, whose other end the agent keeps.
+
+        A task that can't be had is seen by the agent as lost, since this end of its pair is closed; the others go on.
+        """
         # Held back until the child has a handler of its own: the inherited one would note the end in a copy of this object.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        pid = os.fork()
-        if pid == 0:
-            self._become_task_keeper(end)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        self._task_keepers.add(pid)
-        os.close(end)
+        try:
+            if len(files) != 1:  # the kernel drops a file that comes while this process has as many open as it may
+                _complain(f"a request for a task came with {len(files)} files and not one")
+                return
+            pid = os.fork()
+            if pid == 0:
+                self._become_task_keeper(files[0], message.get("folder"))
+            self._task_keepers.add(pid)
+        except OSError as error:  # the limit of processes or memory is reached
+            _complain(f"no process for a task's keeper: {error}")
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            for file in files:
+                os.close(file)
 
-    def _become_task_keeper(self, end: int) -> NoReturn:
+    def _become_task_keeper(self, end: int, folder: str | None) -> NoReturn:
         code = 1
         try:
             parent = os.getppid()
@@ -143,6 +154,10 @@ class KeeperProcess(_Supervisor):
                 task_keeper.ending = True  # the keeper died between the fork and the line above
             task_keeper.run()
             code = 0
+            if folder is not None:
+                # The agent removes it too, unless it has been killed.
+                with contextlib.suppress(OSError):
+                    _remove_folder(Path(folder))
         finally:
             # Never back into the keeper's own loop, which this process only inherited.
             os._exit(code)
@@ -191,16 +206,16 @@ class TaskKeeperProcess(_Supervisor):
                 self.tell("ended")
 
     def _start(self, message: dict[str, Any], files: list[int]) -> None:
-        verdict_reader, verdict_writer = os.pipe()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            _become_job_process(message, files, verdict_writer, parent)
-        os.close(verdict_writer)
-        for file in files:
-            os.close(file)
-        verdict = os.read(verdict_reader, 4096)  # ends at once with the exec, which closes the other end
-        os.close(verdict_reader)
+        try:
+            if len(files) != 2:  # the kernel drops those that come while this process has as many open as it may
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            pid, verdict = _fork_job_process(message, files)
+        except OSError as error:  # nothing else of the task is touched by it
+            self.tell("start_failed", errno=error.errno or 0, at="a process for it")
+            return
+        finally:
+            for file in files:
+                os.close(file)
         if verdict:
             os.waitpid(pid, 0)
             number = _EXEC_FAILED.unpack_from(verdict)[0]
@@ -226,6 +241,20 @@ class TaskKeeperProcess(_Supervisor):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(group, signal.SIGKILL)
         super().kill_everything()
+
+
+def _fork_job_process(message: dict[str, Any], files: list[int]) -> tuple[int, bytes]:
+    """The process's id, and what kept it from its program: nothing where it runs."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", buffering=0) as verdict:
+        try:
+            parent = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                _become_job_process(message, files, writer, parent)
+        finally:
+            os.close(writer)
+        return pid, verdict.read(4096)  # ends at once with the exec, which closes the other end
 
 
 def _become_job_process(message: dict[str, Any], files: list[int], verdict: int, parent: int) -> NoReturn:
@@ -262,6 +291,20 @@ def _become_job_process(message: dict[str, Any], files: list[int], verdict: int,
         os.write(verdict, _EXEC_FAILED.pack(error.errno or 0) + at.encode()[:1000])
     finally:
         os._exit(127)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it (shutil takes longer to load than the rest of a keeper)."""
+    for below in folder.iterdir():
+        if below.is_dir() and not below.is_symlink():
+            _remove_folder(below)
+        else:
+            below.unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _complain(text: str) -> None:
+    print(f"gpulayer keeper: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a keeper has no log, and shares the agent's stderr
 
 
 def main() -> None:

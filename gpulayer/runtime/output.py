@@ -7,6 +7,7 @@ rank is never held up by the network.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import threading
@@ -15,6 +16,8 @@ from collections.abc import Callable
 
 from gpulayer.protocol import Stream
 from gpulayer.runtime.process_tree import IS_LINUX
+
+_log = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
 _PIPE_BYTES = 1024 * 1024  # the most that Linux grants without privileges; a rank that prints a lot is switched to less often
@@ -26,10 +29,18 @@ OnOutput = Callable[[int | None, Stream, bytes], None]
 
 
 class OutputReader:
-    """Hands every byte of every stream to `on_output(rank, stream, data)`, in order within a stream."""
+    """Hands every byte of every stream to `on_output(rank, stream, data)`, in order within a stream.
 
-    def __init__(self, on_output: OnOutput) -> None:
+    Args:
+        on_output: takes the bytes.
+        on_fault: called at most once, when it could not: bytes are dropped from there on, since a rank that nobody reads
+            from would stand still.
+    """
+
+    def __init__(self, on_output: OnOutput, on_fault: Callable[[Exception], None]) -> None:
         self._on_output = on_output
+        self._on_fault = on_fault
+        self._is_dropping = False
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._tails: dict[tuple[int | None, Stream], deque[bytes]] = {}
@@ -89,12 +100,25 @@ class OutputReader:
                     return
                 self._read(key)
 
+    def _hand_on(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        if self._is_dropping:
+            return
+        try:
+            self._on_output(rank, stream, data)
+        except Exception as error:  # noqa: BLE001 - the top of this thread: whoever owns the task ends it, and reading goes on
+            _log.exception("a task's output could not be taken in")
+            self._is_dropping = True
+            self._on_fault(error)
+
     def _read(self, key: selectors.SelectorKey) -> bool:
         """One read; False when there is nothing more to read at present, or ever."""
         try:
             data = os.read(key.fd, _READ_BYTES)
         except BlockingIOError:
             return False
+        except OSError as error:
+            _log.warning("a stream of a task can't be read any further: %s", error)
+            data = b""
         if not data:
             with self._lock:
                 self._selector.unregister(key.fd)
@@ -102,7 +126,7 @@ class OutputReader:
             return False
         rank, stream = key.data
         self._remember(rank, stream, data)
-        self._on_output(rank, stream, data)
+        self._hand_on(rank, stream, data)
         return True
 
     def _remember(self, rank: int | None, stream: Stream, data: bytes) -> None:

@@ -6,6 +6,7 @@ Thread-safe; one reader thread per keeper. What a keeper is and guarantees stand
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import selectors
@@ -15,10 +16,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import Interrupted
 from gpulayer.runtime.frames import FrameSocket
+
+_log = logging.getLogger(__name__)
 
 _END_SECONDS = 10.0  # a process in uninterruptible sleep outlives SIGKILL; the agent must not wait for it for ever
 _CLOSE_SECONDS = 10.0
@@ -173,12 +177,20 @@ class Keeper:
         with self._lock:
             return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def open_task(self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None]) -> TaskProcesses:
+    def open_task(
+        self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None], *, folder: Path | None = None
+    ) -> TaskProcesses:
         """Make room for one task's processes; see `TaskProcesses` for the callbacks.
+
+        Args:
+            on_exit: a process has ended.
+            on_lost: the task keeper is gone.
+            folder: removed when the task keeper ends, for the case that this process can't do it any more.
 
         Raises:
             Interrupted: the keeper has been closed.
         """
+        message = {"op": "open_task", "folder": str(folder) if folder is not None else None}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         task = TaskProcesses(FrameSocket(ours), on_exit, on_lost)
         with theirs, self._lock:
@@ -191,7 +203,7 @@ class Keeper:
                 assert self._connection is not None
                 assert self._reader is not None
                 try:
-                    self._connection.send({"op": "open_task"}, (theirs.fileno(),))
+                    self._connection.send(message, (theirs.fileno(),))
                 except OSError:
                     self._reader.ended = True  # it died a moment ago: once more, with another
                     continue
@@ -271,12 +283,24 @@ class _Reader:
                     self._finished = True
                     break
             for key, _ in self._selector.select():
-                task: TaskProcesses | None = key.data
-                if task is None:
-                    if self._keeper.receive() is None:
-                        self.ended = True
-                        self._selector.unregister(self._keeper)
-                elif not task.receive():
-                    self._selector.unregister(task.connection)
-                    task.lose()
+                if not self._read(key.data):
+                    self._selector.unregister(key.fileobj)
+                    self._lose(key.data)
         self._selector.close()
+
+    def _read(self, task: TaskProcesses | None) -> bool:
+        """False when what was to be read from is gone; None is the keeper itself."""
+        try:
+            return self._keeper.receive() is not None if task is None else task.receive()
+        except Exception:  # noqa: BLE001 - the top of this thread: one task's fault, and the others are still to be heard
+            _log.exception("what a keeper says could not be handled; its processes are given up")
+            return False
+
+    def _lose(self, task: TaskProcesses | None) -> None:
+        if task is None:
+            self.ended = True
+            return
+        try:
+            task.lose()
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("the loss of a task's keeper could not be handled")

@@ -76,22 +76,48 @@ def _open_channel(*, rank_pipes: bool) -> FrameSocket | None:
 def _run_script(script: str, argv: list[str], channel: FrameSocket | None) -> int:
     """Run the script as `__main__`, report how it ended, and return the exit code."""
     try:
-        code = _become_main(script, argv)
-        exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - the user's script, as Python runs it
-    except SystemExit as exit_request:
-        exit_code = _exit_code(exit_request)
-        if exit_code != 0:
-            _report_failure(channel, exit_code, None)
-            return exit_code
+        exit_code = _run_to_end(_become_main(script, argv))
     except BaseException as error:  # noqa: BLE001 - whatever the script lets out ends the rank, and is reported
         exit_code = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         report = _show(error)
         _report_failure(channel, exit_code, report)
         return exit_code
-    if channel is not None:
+    if exit_code != 0:
+        _report_failure(channel, exit_code, None)
+    elif channel is not None:
         with contextlib.suppress(OSError):
             channel.send({"type": "returned"})
-    return 0
+    return exit_code
+
+
+def _run_to_end(code: types.CodeType) -> int:
+    """Run the script and wait for the work that it left to threads and processes; return the exit code.
+
+    That work is part of the script: Python ends after it, and what a rank does after it has said `returned` has a limit.
+    """
+    exit_code = 0
+    try:
+        exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - the user's script, as Python runs it
+    except SystemExit as exit_request:
+        exit_code = _exit_code(exit_request)
+    if exit_code == 0:
+        _join_threads()
+        _join_processes()
+    return exit_code
+
+
+def _join_threads() -> None:
+    """Wait for threads that aren't daemons and end executors, as Python does; a second time nothing happens."""
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - has no other name
+
+
+def _join_processes() -> None:
+    """Wait for processes of `multiprocessing` that aren't daemons: Python does it in an exit handler."""
+    multiprocessing = sys.modules.get("multiprocessing")  # imported by the script, if it used it: it takes a while to load
+    if multiprocessing is not None:
+        for child in multiprocessing.active_children():
+            if not child.daemon:
+                child.join()
 
 
 def _become_main(script: str, argv: list[str]) -> types.CodeType:
@@ -184,7 +210,7 @@ def _run_exit_handlers() -> None:
     `destroy_process_group()`), so the rank leaves by `os._exit`.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for threads that aren't daemons
+        _join_threads()
     with contextlib.suppress(KeyboardInterrupt):
         atexit._run_exitfuncs()  # noqa: SLF001
     for stream in (sys.stdout, sys.stderr):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import Literal
 
 from gpulayer.protocol import Failure
 from gpulayer.runtime.exit_reason import MemoryKills, describe_exit, describe_kill
 from gpulayer.runtime.task_plan import TaskPlan
 from gpulayer.runtime.task_ranks import LocalRank
 from gpulayer.spec import DistributedJob
-
-FailureReason = Literal["rank", "launcher", "start", "timeout", "lost", "orphaned"]
 
 
 def describe_rank_failure(plan: TaskPlan, rank: LocalRank, kills_before: MemoryKills, last_lines: tuple[str, ...]) -> Failure:

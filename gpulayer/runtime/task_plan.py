@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from gpulayer.protocol import Device, Failure, JobId, RankOutcome, Stream, TaskId
+from gpulayer.protocol import Device, Failure, JobId, RankOutcome, StopReason, Stream, TaskId
 from gpulayer.spec import AnyJob, DistributedJob
 
-StopReason = Literal["cancel", "kill", "collateral", "timeout"]
+EndReason = StopReason | Literal["timeout"]
+"""Why an attempt is ended before it is done: by order of the control plane, or because its time is up here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

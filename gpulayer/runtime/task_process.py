@@ -6,6 +6,7 @@ there. Runs in the agent. Everything that a task started is gone when its result
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -13,33 +14,29 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from gpulayer.errors import Interrupted
-from gpulayer.protocol import Failure, RankError
-from gpulayer.runtime.channel import Channel, ChannelPeer
+from gpulayer.protocol import Failure, FailureReason
+from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.exit_reason import MemoryKills, describe_exit
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.process import Keeper, ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.rank_environment import CHANNEL
-from gpulayer.runtime.task_failure import FailureReason, describe_rank_failure
-from gpulayer.runtime.task_plan import StopReason, TaskEvents, TaskPlan, TaskResult
-from gpulayer.runtime.task_ranks import LocalRank, LocalRanks, Patience
+from gpulayer.runtime.task_blame import Blame
+from gpulayer.runtime.task_channel import TaskChannel
+from gpulayer.runtime.task_failure import describe_rank_failure
+from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, PeerMessage, Returned
+from gpulayer.runtime.task_plan import EndReason, TaskEvents, TaskPlan, TaskResult
+from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
 from gpulayer.runtime.task_signals import ask_to_end
 from gpulayer.runtime.torchrun import launcher_command
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
 
-__all__ = ["StopReason", "TaskEvents", "TaskPlan", "TaskProcess", "TaskResult"]
-
 _log = logging.getLogger(__name__)
 
-# How long a rank's complaint is held, since a peer's death may have caused it: that shows within milliseconds, and later
-# when the machine is busy. Together less than the second for which a rank waits to be answered.
-_ANY_END_SECONDS = 0.2
-_SILENT_END_SECONDS = 0.5
 # A rank's end can be reported by the launcher before the rank's own first message has been taken in.
 _UNKNOWN_END_SECONDS = 0.5
 # Node 0's launcher stays until the other nodes' ranks run: they may still be loading torch.
@@ -58,29 +55,26 @@ class TaskProcess:
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ranks = LocalRanks(plan.node * plan.local_ranks if self._is_distributed else 0, plan.local_ranks)
         self._deadlines: dict[str, tuple[float, Callable[[], None]]] = {}
-        self._failed: list[LocalRank] = []
+        self._blame = Blame(self._ranks, is_alone=plan.nodes == 1 and plan.local_ranks == 1)
         self._unanswered: list[ChannelPeer] = []
-        is_alone = plan.nodes == 1 and plan.local_ranks == 1
-        self._patience = Patience.NONE if is_alone else Patience.FOR_ANY_END
         self._unknown_ends: dict[int, ProcessExit] = {}
         self._root_pid: int | None = None
         self._launcher: ChannelPeer | None = None
         self._failure: Failure | None = None
-        self._stop_reason: StopReason | None = None
+        self._stop_reason: EndReason | None = None
         self._is_over = False
         self._lost = False
         self._memory_kills = MemoryKills.count()
+        self._reader: OutputReader | None = None
         self._done = threading.Event()
-        self._result: TaskResult | None = None
-        self._reader: OutputReader
-        self._channel: Channel
+        self._result = TaskResult(state="failed", ranks=(), failure=self._describe_failure("start", "A fault in GPUlayer."))
         self._processes: TaskProcesses | None = None
 
     def start(self) -> None:
         """Start the attempt; whatever keeps it from running is in the result."""
         threading.Thread(target=self._run, name=f"gpulayer-task-{self._plan.task_id}", daemon=True).start()
 
-    def stop(self, reason: StopReason) -> None:
+    def stop(self, reason: EndReason) -> None:
         """Have the attempt ended: `kill` at once, `collateral` after a second, the others after the job's grace."""
         self._inbox.put(lambda: self._stop(reason))
 
@@ -92,53 +86,78 @@ class TaskProcess:
         """
         if not self._done.wait(timeout):
             raise TimeoutError(f"task {self._plan.task_id} still runs")
-        assert self._result is not None
         return self._result
 
     # ---- the deciding thread
 
     def _run(self) -> None:
-        self._reader = OutputReader(self._events.on_output)
-        self._channel = Channel(self._on_message, lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)))
         try:
-            self._launch()
-            while not self._is_over:
-                self._handle_next()
+            with contextlib.ExitStack() as at_end:  # each step of the end is taken, whatever another raises
+                self._launch(at_end)
+                while not self._is_over:
+                    self._handle_next()
         except Exception as error:  # noqa: BLE001 - the top of this thread
             # The attempt must end with a result whatever happens here, else its job would run for ever.
             _log.exception("task %s: a fault in its supervision", self._plan.task_id)
             self._failure = self._failure or self._describe_failure("start", f"A fault in GPUlayer: {error!r}")
-        self._end()
-        self._result = self._build_result()
-        self._done.set()
-
-    def _launch(self) -> None:
-        plan = self._plan
-        source = plan.workspace / "source"
-        env = {**plan.env, CHANNEL: self._channel.path}
-        output_rank = None if self._is_distributed else 0
-        stdout, stderr = self._reader.open_pipe(output_rank, "stdout"), self._reader.open_pipe(output_rank, "stderr")
         try:
-            self._processes = self._keeper.open_task(
-                on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
-                on_lost=lambda: self._inbox.put(self._handle_loss),
+            self._result = self._build_result()
+        except Exception:  # noqa: BLE001 - as above; the result that it began with stands
+            _log.exception("task %s: its result could not be told", self._plan.task_id)
+        finally:
+            self._done.set()
+
+    def _launch(self, at_end: contextlib.ExitStack) -> None:
+        try:
+            self._reader = OutputReader(self._events.on_output, self._fault_handler("its output can't be taken in any more"))
+            at_end.callback(self._reader.finish)
+            channel = TaskChannel(
+                self._ranks,
+                self._reader,
+                self._events,
+                on_message=lambda peer, message: self._inbox.put(lambda: self._handle_message(peer, message)),
+                on_close=lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)),
+                on_fault=self._fault_handler("its ranks can't be heard any more"),
             )
-            self._root_pid = self._processes.start_process(self._command(), cwd=str(source), env=env, stdout=stdout, stderr=stderr)
-        except StartFailed as error:
+            at_end.callback(channel.close)
+            at_end.callback(self._end_processes)
+            self._start_root(self._reader, channel)
+        except (StartFailed, OSError) as error:
             self._give_up("start", f"The process could not be started: {error}.")
             return
         except Interrupted as error:
             self._lost = True
             self._give_up("lost", f"The process could not be started: {error}")
             return
-        finally:
-            os.close(stdout)
-            os.close(stderr)
         if not self._is_distributed:
             for rank in self._ranks:
                 rank.pid = self._root_pid
             self._start_clock()
         self._events.on_started()
+
+    def _start_root(self, reader: OutputReader, channel: TaskChannel) -> None:
+        """Start the command, or the launcher of the ranks."""
+        output_rank = None if self._is_distributed else 0
+        with contextlib.ExitStack() as closing:
+            stdout = reader.open_pipe(output_rank, "stdout")
+            closing.callback(os.close, stdout)
+            stderr = reader.open_pipe(output_rank, "stderr")
+            closing.callback(os.close, stderr)
+            self._processes = self._keeper.open_task(
+                on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
+                on_lost=lambda: self._inbox.put(self._handle_loss),
+                folder=channel.folder,
+            )
+            self._root_pid = self._processes.start_process(
+                self._command(),
+                cwd=str(self._plan.workspace / "source"),
+                env={**self._plan.env, CHANNEL: channel.path},
+                stdout=stdout,
+                stderr=stderr,
+            )
+
+    def _fault_handler(self, what: str) -> Callable[[Exception], None]:
+        return lambda error: self._inbox.put(lambda: self._give_up("launcher", f"A fault on the worker, {what}: {error}"))
 
     def _command(self) -> list[str]:
         spec, python = self._plan.spec, self._plan.python
@@ -169,46 +188,21 @@ class TaskProcess:
 
     # ---- what is heard (channel thread → inbox)
 
-    def _on_message(self, peer: ChannelPeer, message: dict[str, Any], files: list[int]) -> None:
-        match message["type"]:
-            case "hello":
-                rank = int(message["rank"])
-                if len(files) == 2 and self._ranks.find(rank) is not None:
-                    self._reader.add(rank, "stdout", files[0])
-                    self._reader.add(rank, "stderr", files[1])
-                else:
-                    for file in files:
-                        os.close(file)
-                self._inbox.put(lambda: self._handle_hello(peer, message))
-            case "failed":
-                self._inbox.put(lambda: self._handle_failed(peer, message))
-            case "returned":
-                self._inbox.put(lambda: self._handle_returned(peer))
-            case "launcher":
+    def _handle_message(self, peer: ChannelPeer, message: PeerMessage) -> None:
+        match message:
+            case Hello():
+                self._handle_hello(peer, message)
+            case Failed():
+                self._handle_failed(peer, message)
+            case Returned():
+                self._handle_returned(peer)
+            case Launcher():
                 self._launcher = peer
-            case "exited":
-                code = int(message["code"])
-                ended = ProcessExit(pid=int(message["pid"]), exit_code=code if code >= 0 else None, signal=-code if code < 0 else None)
-                self._inbox.put(lambda: self._handle_exit(ended, from_launcher=True))
-            case "publish_rendezvous" | "read_rendezvous":
-                # These may wait for the control plane, and the channel must go on listening.
-                threading.Thread(target=self._meet, args=(peer, message), name="gpulayer-rendezvous", daemon=True).start()
-            case other:
-                _log.warning("task %s: a message of an unknown type: %s", self._plan.task_id, other)
+            case Exited():
+                self._handle_exit(message.as_exit(), from_launcher=True)
 
-    def _meet(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
-        try:
-            if message["type"] == "publish_rendezvous":
-                self._events.publish_rendezvous(str(message["address"]), int(message["port"]))
-                peer.send({"published": True})
-            else:
-                address, port = self._events.read_rendezvous()
-                peer.send({"address": address, "port": port})
-        except Exception as error:  # noqa: BLE001 - the top of this thread; the launcher is told and fails with it
-            peer.send({"refused": f"{type(error).__name__}: {error}"})
-
-    def _handle_hello(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
-        rank, pid = self._ranks.find(int(message["rank"])), int(message["pid"])
+    def _handle_hello(self, peer: ChannelPeer, message: Hello) -> None:
+        rank, pid = self._ranks.find(message.rank), message.pid
         if rank is None or rank.peer is not None or (not self._is_distributed and pid != self._root_pid):
             return  # a process that a rank started, with the same environment
         was_unknown = rank.pid is None
@@ -221,11 +215,10 @@ class TaskProcess:
         elif self._stop_reason is not None and was_unknown:
             self._ask_to_end([rank])  # it came up while its siblings were being stopped
 
-    def _handle_failed(self, peer: ChannelPeer, message: dict[str, Any]) -> None:
+    def _handle_failed(self, peer: ChannelPeer, message: Failed) -> None:
         rank = self._ranks.find_peer(peer)
         if rank is not None:
-            rank.failed, rank.announced_code = True, int(message["exit_code"])
-            rank.error = msgspec.convert(message["error"], RankError) if message["error"] else None
+            rank.failed, rank.announced_code, rank.error = True, message.exit_code, message.error
             self._note_failed(rank)
         if self._stop_reason is None and not self._is_over:
             self._unanswered.append(peer)  # it stays until the guilty rank is known, so that its own end misleads nobody
@@ -284,32 +277,27 @@ class TaskProcess:
 
     def _note_failed(self, rank: LocalRank) -> None:
         """React to what a rank said or to its end: the first that failed is reported, its siblings are stopped."""
-        if rank.has_failed and rank not in self._failed:
-            self._failed.append(rank)
-            if self._stop_reason is not None and self._failure is not None:
-                rank.collateral = True
-        if self._failed:
-            self._blame()
+        if self._blame.note(rank) and self._stop_reason is not None and self._failure is not None:
+            rank.collateral = True
+        self._look_for_guilty()
 
-    def _blame(self, patience: Patience | None = None) -> None:
+    def _look_for_guilty(self) -> None:
         """Report the first rank that failed and stop the others, or set the time when that is decided."""
-        if self._stop_reason is not None or self._is_over:
+        if not self._blame.is_open or self._stop_reason is not None or self._is_over:
             return
-        self._patience = patience or self._patience
-        guilty = self._ranks.choose_guilty(self._failed, self._patience)
+        guilty = self._blame.choose()
         if guilty is not None:
-            self._failure = describe_rank_failure(self._plan, guilty, self._memory_kills, self._reader.last_lines(guilty.rank))
-            for rank in self._failed:
-                rank.collateral = rank is not guilty
+            self._failure = describe_rank_failure(self._plan, guilty, self._memory_kills, self._last_lines(guilty.rank))
             self._events.on_failure(self._failure)
             self._stop("collateral")
         elif "blame" not in self._deadlines:
-            if self._patience is Patience.FOR_ANY_END:
-                self._set_deadline("blame", _ANY_END_SECONDS, lambda: self._blame(Patience.FOR_SILENT_END))
-            else:
-                self._set_deadline("blame", _SILENT_END_SECONDS, lambda: self._blame(Patience.NONE))
+            self._set_deadline("blame", self._blame.patience_seconds, self._lose_patience)
 
-    def _stop(self, reason: StopReason) -> None:
+    def _lose_patience(self) -> None:
+        self._blame.lose_patience()
+        self._look_for_guilty()
+
+    def _stop(self, reason: EndReason) -> None:
         if reason == "kill" and self._stop_reason is not None:
             self._finish()
         if self._stop_reason is not None or self._is_over or self._ranks.all_succeeded:
@@ -371,14 +359,16 @@ class TaskProcess:
 
     # ---- the end
 
-    def _end(self) -> None:
-        if self._processes is not None:
+    def _end_processes(self) -> None:
+        self._is_over = True  # also after a fault: what follows is our own killing, and no rank is to blame for it
+        if self._processes is None:
+            return
+        try:
             if not self._lost and not self._processes.end():
                 _log.error("task %s: a process could not be killed (uninterruptible sleep?)", self._plan.task_id)
             self._take_last_exits()
+        finally:
             self._processes.close()
-        self._reader.finish()
-        self._channel.close()
 
     def _take_last_exits(self) -> None:
         """The exits of what was killed at the end, collected before the keeper said that all is gone."""
@@ -392,9 +382,12 @@ class TaskProcess:
         outcomes = tuple(rank.outcome() for rank in self._ranks)
         failure = self._failure
         if failure is not None:
-            failure = msgspec.structs.replace(failure, last_lines=self._reader.last_lines(failure.rank))
+            failure = msgspec.structs.replace(failure, last_lines=self._last_lines(failure.rank))
             return TaskResult(state="failed", ranks=outcomes, failure=failure)
         return TaskResult(state="cancelled" if self._stop_reason is not None else "succeeded", ranks=outcomes, failure=None)
 
     def _describe_failure(self, reason: FailureReason, message: str) -> Failure:
-        return Failure(reason=reason, message=message, node=self._plan.node, last_lines=self._reader.last_lines(None))
+        return Failure(reason=reason, message=message, node=self._plan.node, last_lines=self._last_lines(None))
+
+    def _last_lines(self, rank: int | None) -> tuple[str, ...]:
+        return self._reader.last_lines(rank) if self._reader is not None else ()

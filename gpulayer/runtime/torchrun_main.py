@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import sys
 import threading
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 import psutil
 
@@ -24,11 +28,20 @@ _NEVER_SECONDS = 1e8
 
 
 def main() -> None:
-    """Run torchrun with the words of the command line; the process is ended by the agent."""
+    """Run torchrun with the words of the command line; the process is ended by the agent.
+
+    Raises:
+        SystemExit: this interpreter can't watch ranks.
+    """
+    if not hasattr(os, "waitid"):
+        raise SystemExit(
+            "A distributed job needs os.waitid, which Python has on macOS from 3.13 on only. "
+            f"Found: Python {platform.python_version()} at {sys.executable}. Start the worker with --python of a later one."
+        )
     channel = connect(os.environ[names.CHANNEL])
     channel.send({"type": "launcher", "pid": os.getpid()})
     _watch_ranks(channel)
-    threading.Thread(target=_obey, args=(channel,), name="gpulayer-orders", daemon=True).start()
+    _start_thread("gpulayer-orders", lambda: _obey(channel))
 
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.run import main as torchrun
@@ -80,7 +93,7 @@ def _watch_ranks(channel: FrameSocket) -> None:
                         exited = ended.si_code == os.CLD_EXITED
                         channel.send({"type": "exited", "pid": pid, "code": ended.si_status if exited else -ended.si_status})
 
-    threading.Thread(target=watch, name="gpulayer-ranks", daemon=True).start()
+    _start_thread("gpulayer-ranks", watch)
 
 
 def _session_leaders_below() -> set[int]:
@@ -93,7 +106,18 @@ def _session_leaders_below() -> set[int]:
     return found
 
 
-def _obey(channel: FrameSocket) -> None:
+def _start_thread(name: str, work: Callable[[], None]) -> None:
+    def run() -> None:
+        try:
+            work()
+        except Exception:  # noqa: BLE001 - the top of the thread: without it ranks would end unseen, and the agent hears of our end
+            traceback.print_exc()
+            os._exit(1)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def _obey(channel: FrameSocket) -> NoReturn:
     while (message := channel.receive_one()) is not None:
         rendezvous = sys.modules.get("gpulayer.runtime.rendezvous")
         current = rendezvous.GPUlayerRendezvous.current if rendezvous is not None else None

@@ -17,8 +17,9 @@ import msgspec
 
 from gpulayer import settings
 from gpulayer._version import __version__
+from gpulayer.client.held_calls import pause_after
 from gpulayer.client.transport import Transport
-from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable
+from gpulayer.errors import GPUlayerError, Interrupted
 from gpulayer.hardware.inventory import find_devices, find_frameworks, host_boot_id
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
@@ -40,7 +41,7 @@ from gpulayer.worker.address import address_towards
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.heartbeat import HeartbeatLoop
-from gpulayer.worker.server_link import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, ServerLink
+from gpulayer.worker.server_link import PASSING, Retries, ServerLink
 from gpulayer.worker.slots import Slots
 from gpulayer.worker.task_runner import LEAVE_FLUSH_SECONDS, TaskPlace, TaskRunner
 from gpulayer.worker.workspace import WorkspaceRoot
@@ -49,10 +50,6 @@ __all__ = ["Agent", "WorkerConfig"]
 
 LEAVE_SECONDS = 5.0
 """How long the word of leave may take; without it the lease runs out instead."""
-QUICK_ANSWER_SECONDS = 0.05
-"""An acquire that was to be held and comes back empty sooner than this was not held."""
-UNHELD_PAUSE_SECONDS = 0.5
-"""The interval of workers on a control plane that does not hold calls (docs: the wire)."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +83,6 @@ class Agent:
         self._orders: set[StopOrder] = set()
         self._draining = False
         self._stopping = threading.Event()
-        self._idle_changed = threading.Condition()
         self._ended = threading.Event()
         self._started = False
         self._registered: Registered | None = None
@@ -168,33 +164,33 @@ class Agent:
     # ---- the acquire loop
 
     def _acquire_until_done(self) -> None:
-        pause = FIRST_RETRY_SECONDS
+        retries = Retries()
         while not self._stopping.is_set() and not (self._draining and self._is_idle()):
             asked_at = self._clock()
+            request = self._next_request()
             try:
-                orders = self._acquire()
-            except (ServerUnreachable, InternalError) as error:
+                orders = self._acquire(request)
+            except PASSING as error:
                 if self._is_orphaned(error):
                     return
-                self._link.wait_for_server(pause, self._stopping)
-                pause = min(2 * pause, LAST_RETRY_SECONDS)
+                self._link.wait_for_server(retries.next_pause(error), self._stopping)
                 continue
             except GPUlayerError as error:
                 if self._stopping.is_set():
                     return
                 self._lose_all(str(error))
                 raise
-            pause = FIRST_RETRY_SECONDS
-            if not self._follow(orders) and self._clock() - asked_at < QUICK_ANSWER_SECONDS:
-                with self._idle_changed:
-                    self._idle_changed.wait_for(lambda: self._stopping.is_set(), timeout=UNHELD_PAUSE_SECONDS)
+            retries = Retries()
+            if not self._follow(orders):
+                # Nothing that is not under way already: as good as an empty answer.
+                self._stopping.wait(pause_after(request, WorkerOrders(), self._clock() - asked_at))
 
-    def _acquire(self) -> WorkerOrders:
+    def _next_request(self) -> AcquireTask:
         assert self._registered is not None
         assert self._place is not None
         with self._lock:
             received, known = tuple(self._received), tuple(self._orders)
-        request = AcquireTask(
+        return AcquireTask(
             worker_id=self._registered.worker_id,
             boot=self._boot,
             # Which devices are free is the control plane's to count: it learns of an end before this call could say so.
@@ -203,9 +199,11 @@ class Agent:
             known_orders=known,
             wait=settings.LONG_POLL_SECONDS,
         )
+
+    def _acquire(self, request: AcquireTask) -> WorkerOrders:
         orders: WorkerOrders = self._link.call("acquire_task", request)
         with self._lock:
-            self._received.difference_update(received)
+            self._received.difference_update(request.received)
         return orders
 
     def _follow(self, orders: WorkerOrders) -> bool:
@@ -245,8 +243,6 @@ class Agent:
         with self._lock:
             self._runners.pop(runner.ref, None)
             self._orders = {order for order in self._orders if _ref(order) != runner.ref}
-        with self._idle_changed:
-            self._idle_changed.notify_all()
         if self._heartbeat is not None:
             self._heartbeat.work_changed()
         if self._draining and self._is_idle():

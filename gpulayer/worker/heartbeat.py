@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gpulayer.errors import GPUlayerError, InternalError, ServerUnreachable
+from gpulayer.errors import GPUlayerError
 from gpulayer.protocol import AttemptRef, HeartbeatReply
+from gpulayer.worker.server_link import PASSING
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +75,14 @@ class HeartbeatLoop:
 
     def _beat_once(self) -> None:
         try:
+            self._exchange()
+        except Exception:  # noqa: BLE001 - the top of this thread: a worker that falls silent loses all its jobs
+            _log.exception("a heartbeat has failed; the next one is due as ever")
+
+    def _exchange(self) -> None:
+        try:
             reply = self._beat(self._running())
-        except (ServerUnreachable, InternalError) as error:
+        except PASSING as error:
             _log.info("a heartbeat was not answered: %s", error)
             self._on_silence()
         except GPUlayerError as error:

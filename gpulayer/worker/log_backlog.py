@@ -6,10 +6,12 @@ No threads and no network here; log_sender.py ships what lies in it.
 from __future__ import annotations
 
 import collections
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -43,6 +45,8 @@ class _OpenChunk:
 class LogBacklog:
     """First in, first out, exact within a rank. Not thread-safe.
 
+    When the local disk fails, what is held in memory is still handed out, nothing more is taken in, and `fault` says so.
+
     Args:
         node: for the chunks.
         attempt: for the chunks.
@@ -64,6 +68,8 @@ class LogBacklog:
         self.pending_lines = 0
         """Line ends since the last `seal`."""
         self.pending_bytes = 0
+        self.fault: OSError | None = None
+        """Why output was dropped: the spool could not be written or read (a full disk)."""
 
     @property
     def is_empty(self) -> bool:
@@ -82,7 +88,7 @@ class LogBacklog:
     def add(self, rank: int | None, stream: Stream, data: bytes) -> None:
         """Take in what was read; never waits for anything but the local disk."""
         view = memoryview(data)
-        while view:
+        while view and self.fault is None:
             chunk = self._chunk_for(rank, stream)
             piece = view[: LOG_CHUNK_BYTES - len(chunk.data)]
             chunk.data += piece
@@ -96,6 +102,8 @@ class LogBacklog:
         """Close all growing chunks, so that `take` hands them out."""
         for rank in list(self._open):
             self._seal_rank(rank)
+        if self.fault is not None:
+            self._open.clear()
         self.pending_lines = self.pending_bytes = 0
 
     def take(self, limit_bytes: int) -> tuple[LogChunk, ...]:
@@ -104,8 +112,7 @@ class LogBacklog:
         size = 0
         while size < limit_bytes:
             if not self._sealed:
-                for chunk in self._spool.read(min(limit_bytes, self._memory_bytes)):
-                    self._hold(chunk)
+                self._fill_from_spool(min(limit_bytes, self._memory_bytes))
                 if not self._sealed:
                     break
             chunk = self._sealed.popleft()
@@ -150,11 +157,24 @@ class LogBacklog:
         )
         position.offset += len(data)
         position.line += data.count(b"\n")
+        if self.fault is not None:
+            return
         # Once something lies in the spool, everything newer goes there too, or the order would be lost.
         if self._spool.is_empty and self._held_bytes + len(sealed.data) + _CHUNK_COST_BYTES <= self._memory_bytes:
             self._hold(sealed)
-        else:
+            return
+        try:
             self._spool.append(sealed)
+        except OSError as error:
+            self.fault = error
+
+    def _fill_from_spool(self, limit_bytes: int) -> None:
+        try:
+            for chunk in self._spool.read(limit_bytes):
+                self._hold(chunk)
+        except OSError as error:
+            self.fault = error
+            self._spool.give_up()
 
     def _hold(self, chunk: LogChunk) -> None:
         self._sealed.append(chunk)
@@ -166,7 +186,7 @@ class _Spool:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._read_at = 0
         self._end = 0
 
@@ -176,26 +196,39 @@ class _Spool:
 
     def append(self, chunk: LogChunk) -> None:
         if self._file is None:
-            self._file = self._path.open("w+b")
+            # Without a buffer: a disk that is full says so at once, and what was written before stays readable.
+            self._file = self._path.open("w+b", buffering=0)
         record = msgspec.msgpack.encode(chunk)
+        data = memoryview(len(record).to_bytes(_LENGTH_BYTES, "big") + record)
         self._file.seek(self._end)
-        self._file.write(len(record).to_bytes(_LENGTH_BYTES, "big") + record)
+        while data:
+            data = data[self._file.write(data) :]
         self._end = self._file.tell()
 
     def read(self, limit_bytes: int) -> list[LogChunk]:
         chunks: list[LogChunk] = []
         if self._file is None:
             return chunks
-        self._file.seek(self._read_at)
-        stop_at = self._read_at + limit_bytes
-        while self._read_at < min(stop_at, self._end):
-            length = int.from_bytes(self._file.read(_LENGTH_BYTES), "big")
-            chunks.append(msgspec.msgpack.decode(self._file.read(length), type=LogChunk))
+        stop_at = min(self._read_at + limit_bytes, self._end)
+        while self._read_at < stop_at:
+            length = int.from_bytes(self._read_exactly(self._read_at, _LENGTH_BYTES), "big")
+            chunks.append(msgspec.msgpack.decode(self._read_exactly(self._read_at + _LENGTH_BYTES, length), type=LogChunk))
             self._read_at += _LENGTH_BYTES + length
         if self._read_at == self._end:
             self._file.truncate(0)
             self._read_at = self._end = 0
         return chunks
+
+    def give_up(self) -> None:
+        """Count as empty, whatever lies there."""
+        self._read_at = self._end
+
+    def _read_exactly(self, at: int, size: int) -> bytes:
+        assert self._file is not None
+        data = os.pread(self._file.fileno(), size, at)
+        if len(data) != size:
+            raise OSError(errno.EIO, "the overflow file of the output is shorter than what was written", str(self._path))
+        return data
 
     def close(self) -> None:
         if self._file is not None:

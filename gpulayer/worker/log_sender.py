@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable
+from gpulayer.errors import GPUlayerError, Interrupted
 from gpulayer.protocol import LogChunk, Stream
 from gpulayer.settings import LOG_BATCH_LINES, LOG_FLUSH_SECONDS
 from gpulayer.worker.log_backlog import MEMORY_BYTES, LogBacklog
-from gpulayer.worker.server_link import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from gpulayer.worker.server_link import PASSING, Retries
 
 BATCH_BYTES = 1024 * 1024
 """One request's worth of output: some 1.4 MB as JSON."""
@@ -34,6 +34,7 @@ class LogSender:
         attempt: for the chunks.
         spool: path of the overflow file.
         on_lost: called once, from the sender's thread, when the control plane refuses the attempt's output for good.
+        on_fault: called once, from whichever thread meets it, when output had to be dropped on this machine.
         clock: UTC seconds, stamped on chunks.
         memory_bytes: how much is held in memory.
         flush_seconds: how long output waits for more of it.
@@ -46,20 +47,22 @@ class LogSender:
         node: int,
         attempt: int,
         spool: Path,
-        on_lost: Callable[[GPUlayerError], None] | None = None,
+        on_lost: Callable[[GPUlayerError], None],
+        on_fault: Callable[[Exception], None],
         clock: Callable[[], float] = time.time,
         memory_bytes: int = MEMORY_BYTES,
         flush_seconds: float = LOG_FLUSH_SECONDS,
     ) -> None:
         self._send = send
         self._on_lost = on_lost
+        self._on_fault = on_fault
         self._flush_seconds = flush_seconds
         self._backlog = LogBacklog(node=node, attempt=attempt, spool=spool, memory_bytes=memory_bytes, clock=clock)
         self._changed = threading.Condition()
         self._closing = False
         self._abandoned = False
         self._ended = False
-        self._wakes = 0
+        self._is_fault_told = False
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-logs-{spool.parent.name}", daemon=True)
         self._thread.start()
 
@@ -72,9 +75,10 @@ class LogSender:
             self._backlog.add(rank, stream, data)
             if not was_pending or self._is_due():
                 self._changed.notify_all()
+        self._tell_fault()
 
     def close(self, wait: float | None = None) -> bool:
-        """Take nothing more, send what is left and end; True when all of it was sent within `wait` seconds (None: no limit)."""
+        """Take nothing more, send what is left and end; True when that was done within `wait` seconds (None: no limit)."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -85,12 +89,6 @@ class LogSender:
         """Drop what is left; the thread ends once a request under way is answered."""
         with self._changed:
             self._abandoned = True
-            self._changed.notify_all()
-
-    def retry_soon(self) -> None:
-        """The server may be back: end a pause between two tries."""
-        with self._changed:
-            self._wakes += 1
             self._changed.notify_all()
 
     def memory_bytes(self) -> int:
@@ -105,6 +103,10 @@ class LogSender:
         try:
             while (batch := self._next_batch()) and self._deliver(batch):
                 pass
+        except Exception as error:  # noqa: BLE001 - the top of this thread: whoever owns the attempt must not take it for sent
+            _log.exception("an attempt's output can't be sent any more")
+            self.abandon()
+            self._tell_fault(error)
         finally:
             with self._changed:
                 self._backlog.close()
@@ -121,26 +123,34 @@ class LogSender:
             if self._backlog.pending_bytes and not self._backlog.has_sealed:
                 self._changed.wait_for(lambda: self._abandoned or self._is_due(), timeout=self._flush_seconds)
             self._backlog.seal()
-            return self._backlog.take(BATCH_BYTES)
+            batch = self._backlog.take(BATCH_BYTES)
+        self._tell_fault()
+        return batch
+
+    def _tell_fault(self, error: Exception | None = None) -> None:
+        """Outside the lock: who is told may ask for something here."""
+        with self._changed:
+            error = error or self._backlog.fault
+            if error is None or self._is_fault_told:
+                return
+            self._is_fault_told = True
+        self._on_fault(error)
 
     def _deliver(self, batch: tuple[LogChunk, ...]) -> bool:
-        pause = FIRST_RETRY_SECONDS
+        retries = Retries()
         while not self._abandoned:
             try:
                 self._send(batch)
-            except (ServerUnreachable, InternalError, Interrupted) as error:
+            except (*PASSING, Interrupted) as error:
                 _log.info("output waits for the control plane: %s", error)
-                self._pause(pause)
-                pause = min(2 * pause, LAST_RETRY_SECONDS)
+                self._pause(retries.next_pause(error))
             except GPUlayerError as error:
                 self.abandon()
-                if self._on_lost is not None:
-                    self._on_lost(error)
+                self._on_lost(error)
             else:
                 return True
         return False
 
     def _pause(self, seconds: float) -> None:
         with self._changed:
-            seen = self._wakes
-            self._changed.wait_for(lambda: self._abandoned or self._wakes != seen, timeout=seconds)
+            self._changed.wait_for(lambda: self._abandoned, timeout=seconds)

@@ -14,16 +14,31 @@ from typing import Any, TypeVar
 
 from gpulayer.calls import CALLS
 from gpulayer.client.transport import Transport
-from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable
+from gpulayer.errors import GPUlayerError, InternalError, Interrupted, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import Digest, Message
 
 T = TypeVar("T")
 
+PASSING = (ServerUnreachable, InternalError, TooManyCalls)
+"""What a call may fail with that the next try may not: nobody's verdict on the worker or its attempts."""
 FIRST_RETRY_SECONDS = 0.1
 LAST_RETRY_SECONDS = 2.0
 """A worker asks for its server about this often; a restarted Jupyter server takes some seconds anyway."""
 
 _log = logging.getLogger(__name__)
+
+
+class Retries:
+    """The pauses between the tries of one call: each twice as long as the last, and never shorter than the server asks for."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_RETRY_SECONDS
+
+    def next_pause(self, error: GPUlayerError) -> float:
+        """Seconds to wait after this error; `Retry-After` of an answer is in its details."""
+        pause = max(self._next, float(error.details.get("retry_after_seconds", 0.0)))
+        self._next = min(2 * self._next, LAST_RETRY_SECONDS)
+        return pause
 
 
 class ServerLink:
@@ -52,10 +67,6 @@ class ServerLink:
     def transport(self) -> Transport:
         return self._transport
 
-    @property
-    def is_reachable(self) -> bool:
-        return self._reachable
-
     def silent_seconds(self) -> float:
         """How long ago a control plane last answered, whatever it said; 0 while the last call got through."""
         return 0.0 if self._reachable else self._clock() - self._heard_at
@@ -68,9 +79,6 @@ class ServerLink:
             GPUlayerError: what the control plane refused with.
         """
         return self._through(lambda transport: transport.call(CALLS[name], request, timeout=timeout))
-
-    def has_artifact(self, sha256: Digest) -> bool:
-        return self._through(lambda transport: transport.has_artifact(sha256))
 
     def get_artifact(self, sha256: Digest, destination: Path) -> None:
         self._through(lambda transport: transport.get_artifact(sha256, destination))
@@ -85,16 +93,16 @@ class ServerLink:
             Interrupted: `give_up` was set, or the link closed.
             GPUlayerError: what the control plane refused with.
         """
-        pause = FIRST_RETRY_SECONDS
+        retries = Retries()
         while True:
             if give_up.is_set() or self._closed:
                 raise Interrupted("The worker has stopped waiting for the control plane.")
             try:
                 return what()
-            except (ServerUnreachable, InternalError) as error:
+            except PASSING as error:
+                pause = retries.next_pause(error)
                 _log.info("trying again in %.1f s: %s", pause, error)
                 self.wait_for_server(pause, give_up)
-                pause = min(2 * pause, LAST_RETRY_SECONDS)
 
     def wait_for_server(self, seconds: float, give_up: threading.Event) -> None:
         """Wait at most so long; ends at once when the server is back (`wake`: or when `give_up` has been set)."""
@@ -152,7 +160,11 @@ class ServerLink:
             return
         try:
             found = self._rediscover()
-            if found is None or self._closed:
+            if found is None:
+                return
+            if self._closed or _leads_to(found, failed):
+                # The same server: other threads' calls may be held there, and end with the transport they were made on.
+                found.close()
                 return
             _log.info("going on with %s", found.description)
             self._transport = found
@@ -160,7 +172,13 @@ class ServerLink:
             with self._changed:
                 self._generation += 1
                 self._changed.notify_all()
-        except GPUlayerError as error:
+        except (GPUlayerError, OSError) as error:
             _log.info("no server found: %s", error)
         finally:
             self._searching.release()
+
+
+def _leads_to(one: Transport, other: Transport) -> bool:
+    """Whether both lead to the same address; in-process ones have none, and each is a control plane of its own."""
+    url = getattr(one, "url", None)
+    return url is not None and url == getattr(other, "url", None)

@@ -21,11 +21,6 @@ class Slots:
         """The most tasks that can run here at once."""
         return len(self._holders)
 
-    @property
-    def free(self) -> int:
-        with self._changed:
-            return sum(holder is None for holder in self._holders.values())
-
     def hold(self, devices: Iterable[Device], attempt: AttemptRef, *, wait_seconds: float, give_up: threading.Event) -> None:
         """Give all of these to an attempt, or none.
 

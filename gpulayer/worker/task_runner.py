@@ -25,13 +25,15 @@ from gpulayer.protocol import (
     ReportFailure,
     StartTask,
     StopOrder,
+    StopReason,
     Stream,
     TaskAssignment,
     WorkerId,
 )
 from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.rank_environment import task_environment
-from gpulayer.runtime.task_process import TaskPlan, TaskProcess, TaskResult
+from gpulayer.runtime.task_plan import TaskPlan, TaskResult
+from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.spec import DistributedJob
 from gpulayer.worker.artifact_cache import ArtifactCache, file_digest
 from gpulayer.worker.log_sender import LogSender
@@ -91,6 +93,7 @@ class TaskRunner:
         self._stopped = threading.Event()  # ends preparation: stop, lose or leave
         self._give_up = threading.Event()  # ends every wait for the control plane
         self._finished = False
+        self._fault: Exception | None = None  # something on this machine that fails the attempt whatever its ranks do
         self._silent = False  # the outcome is nobody's business any more: lost, orphaned or leaving
         self._announced = threading.Event()  # the control plane knows that the process runs, or it never will
         self._announcer: threading.Thread | None = None
@@ -124,10 +127,6 @@ class TaskRunner:
         """The worker takes its leave: stop, send what was printed, and leave the outcome to the control plane."""
         self._silent = True
         self._stop_process("cancel")
-
-    def abandon_waits(self) -> None:
-        """Stop waiting for the control plane, whatever is still unsent."""
-        self._give_up_waiting()
 
     # ---- what the runtime tells (gpulayer.runtime.task_process.TaskEvents)
 
@@ -203,6 +202,7 @@ class TaskRunner:
             attempt=self.assignment.attempt,
             spool=self._workspace.path / "log-spool",
             on_lost=lambda error: self.lose(str(error)),
+            on_fault=self._fail,
         )
         if self.assignment.source is not None:
             sha256 = self.assignment.source
@@ -257,10 +257,12 @@ class TaskRunner:
         sent = self._sender is None or self._sender.close(LEAVE_FLUSH_SECONDS if self._silent else None)
         if self._silent:
             return
-        if not sent:
+        if not sent and self._fault is None:
             raise Interrupted("The output of the attempt is not wanted any more.")
         failure = self._placed(result.failure) if result.failure is not None else None
         state = result.state
+        if self._fault is not None and failure is None:
+            state, failure = "failed", self._describe_fault(self._fault)
         outputs: tuple[OutputFile, ...] = ()
         try:
             outputs = self._store_outputs()
@@ -313,6 +315,9 @@ class TaskRunner:
             _log.info("task %s: %s", self.ref.task_id, error)
         except GPUlayerError as error:
             self.lose(str(error))
+        except Exception as error:  # noqa: BLE001 - the top of this thread: the attempt would run on unannounced
+            _log.exception("task %s: its start could not be told", self.ref.task_id)
+            self._fail(error)
         finally:
             self._announced.set()
 
@@ -324,7 +329,7 @@ class TaskRunner:
 
     # ---- small parts
 
-    def _stop_process(self, reason: Literal["cancel", "kill", "collateral"]) -> None:
+    def _stop_process(self, reason: StopReason) -> None:
         with self._lock:
             self._stopped.set()
             process = self._process
@@ -332,6 +337,14 @@ class TaskRunner:
         self._place.slots.wake()
         if process is not None:
             process.stop(reason)
+
+    def _fail(self, error: Exception) -> None:
+        """End the attempt as failed; its end is reported as ever."""
+        self._fault = self._fault or error
+        self._stop_process("kill")
+
+    def _describe_fault(self, error: Exception) -> Failure:
+        return self._placed(Failure(reason="launcher", message=f"A fault on the worker: {type(error).__name__}: {error}"))
 
     def _give_up_waiting(self) -> None:
         self._give_up.set()
@@ -351,7 +364,7 @@ class TaskRunner:
         """Last words of a runner that met a fault of its own: the job must not stay running for ever."""
         self._stop_process("kill")
         try:
-            self._finish("failed", (), self._placed(Failure(reason="launcher", message=f"A fault in the worker: {error!r}")), ())
+            self._finish("failed", (), self._describe_fault(error), ())
         except GPUlayerError as refused:
             _log.warning("task %s: the fault could not be reported: %s", self.ref.task_id, refused)
 

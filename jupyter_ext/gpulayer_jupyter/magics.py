@@ -6,6 +6,7 @@ the kernel.
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,16 +15,15 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from gpulayer import targets
-from gpulayer.client.client import Client
 from gpulayer.client.job import Job
 from gpulayer.client.script_job import script_job
+from gpulayer.client.submitting import submit_with_workers
+from gpulayer.client.terminal import print_line
 from gpulayer.errors import Unsupported
 from gpulayer.protocol import JobStatus, WorkerStatus
 from gpulayer.spec import AnyJob, node_count
-from gpulayer_jupyter.export.bundle_maker import Export
-from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of
+from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of, stop_recording
 from gpulayer_jupyter.options import OptionParser, cell_parser, line_parser, parse_cell_options, parse_command
-from gpulayer_jupyter.output import mark_of
 from gpulayer_jupyter.preview import describe_export
 from gpulayer_jupyter.refusals import shown
 from gpulayer_jupyter.results import follow_to_end, load_weights
@@ -36,6 +36,16 @@ def load_magics(ipython: Any) -> None:
     recorder_of(ipython)
     if not isinstance(ipython.magics_manager.registry.get("GPUlayerMagics"), GPUlayerMagics):
         ipython.register_magics(GPUlayerMagics)
+
+
+def unload_magics(ipython: Any) -> None:
+    """Take the magics away and stop recording; unloading again changes nothing."""
+    stop_recording(ipython)
+    manager = ipython.magics_manager
+    manager.registry.pop("GPUlayerMagics", None)
+    for kind, names in GPUlayerMagics.magics.items():
+        for name in names:
+            manager.magics[kind].pop(name, None)
 
 
 def _documented(parser: OptionParser) -> Callable[[F], F]:
@@ -53,7 +63,6 @@ class GPUlayerMagics(Magics):
     """The magics of one shell."""
 
     shell: Any
-    _notes: list[str]
 
     @cell_magic("gpulayer")  # type: ignore[arg-type]  # its annotations know no methods
     @_documented(cell_parser())
@@ -68,7 +77,7 @@ class GPUlayerMagics(Magics):
         keep_open = False
         try:
             if options.dry_run:
-                self._say(describe_export(export, spec, where=client.description, workers=client.workers(), is_local=client.is_local))
+                self._say(describe_export(export, spec, client=client))
                 return None
             if options.detach and client.is_embedded:
                 raise Unsupported(
@@ -76,25 +85,19 @@ class GPUlayerMagics(Magics):
                     found=client.description,
                     fix="Start JupyterLab with the extension, or name one with --target; without --detach the cell follows the job.",
                 )
-            job = self._submit(client, spec, export)
+            submitted = submit_with_workers(client, spec, source=export.bundle)
+            job = submitted.job
             if options.detach:
                 keep_open = True  # the handle goes on using it
                 self._say(f"job {job.id} {job.name} submitted; %gpulayer attach {job.id} follows it")
                 return job
-            follow_to_end(job, self.shell, program=export.program, notes=self._notes)
+            follow_to_end(job, self.shell, program=export.program, notes=submitted.notes)
             for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
                 self._say(said)
             return None
         finally:
             if not keep_open:
                 client.close()
-
-    def _submit(self, client: Client, spec: AnyJob, export: Export) -> Job:
-        started = client.start_workers_for(spec)
-        self._notes = (
-            [f"started {len(started)} local worker{'s' if len(started) > 1 else ''} × {spec.devices} CPU device(s)"] if started else []
-        )
-        return client.submit(spec, source=export.bundle)
 
     @line_magic("gpulayer")  # type: ignore[arg-type]
     @_documented(line_parser())
@@ -111,11 +114,8 @@ class GPUlayerMagics(Magics):
                         _table(("worker", "name", "host", "state", "devices", "held"), [_worker_row(worker) for worker in client.workers()])
                     )
                 case "logs":
-                    self._say(
-                        "\n".join(
-                            f"{mark_of(entry.rank, entry.stream)} {entry.text}" for entry in client.job(options.job).logs(options.rank)
-                        )
-                    )
+                    for entry in client.job(options.job).logs(options.rank):
+                        print_line(entry, sys.stdout)
                 case "cancel":
                     job = client.job(options.job).cancel(force=options.force)
                     self._say(f"job {job.id} {job.name}: {'stopping' if not job.status.state.is_terminal else job.status.state}")
@@ -150,6 +150,7 @@ def job_of(options: Namespace, *, script: str, name: str | None = None) -> AnyJo
         env=dict(options.env),
         inputs=dict(options.input),
         timeout_seconds=options.timeout,
+        grace_seconds=options.grace,
         retries=options.retries,
     )
 

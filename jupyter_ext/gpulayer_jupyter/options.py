@@ -5,16 +5,16 @@ Runs in the kernel.
 
 from __future__ import annotations
 
-import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 from IPython.utils._process_common import arg_split
 
+from gpulayer.client.option_values import read_count, read_pair, read_seconds
+from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
-
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class OptionParser(ArgumentParser):
@@ -39,6 +39,13 @@ def cell_parser() -> OptionParser:
     )
     parser.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="stop the job this long after its first rank started; 90, 10m, 2h"
+    )
+    parser.add_argument(
+        "--grace",
+        type=_seconds,
+        default=GRACE_SECONDS,
+        metavar="SECONDS",
+        help=f"what a rank may take to end when the job is cancelled or out of time ({GRACE_SECONDS:g})",
     )
     parser.add_argument("--retries", type=_count, default=0, metavar="N", help="how often a failed or lost attempt is tried again (0)")
     parser.add_argument("--launcher", help=f"who starts the ranks on a node: {', '.join(LAUNCHERS)}")
@@ -95,27 +102,16 @@ def _split(line: str) -> list[str]:
     return words
 
 
-def _count(text: str) -> Any:
-    """A whole number; one with a fraction goes on to the spec, which says why not."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no number") from None
+def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Argparse keeps the words of its own error only."""
+
+    def read_option(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return read_option
 
 
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if found is None:
-        raise ArgumentTypeError(f"{text!r} is no duration: write 90, 10m or 2h")
-    return float(found[1]) * _SECONDS[found[2]]
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or not value:
-        raise ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value
+_count, _seconds, _pair = _reader(read_count), _reader(read_seconds), _reader(read_pair)

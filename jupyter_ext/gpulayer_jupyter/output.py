@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.client.terminal import mark_of, print_line
 from gpulayer.protocol import JobStatus, LogPage
 from gpulayer.spec import node_count
 from gpulayer.states import JobState
@@ -124,7 +125,7 @@ class JobView:
         parts = [*self.notes, self.header()]
         room = _shares({key: sum(len(text.encode()) + 16 for text in lines) for key, lines in streams.items()}, OUTPUT_LIMIT_BYTES)
         for key in sorted(streams, key=lambda key: (key[0] if key[0] >= 0 else sys.maxsize, key[1] == "stderr")):
-            mark = mark_of(*key)
+            mark = mark_of(key[0] if key[0] >= 0 else None, key[1])
             kept = _last_lines(streams[key], room[key])
             skipped = counts[key] - len(kept)
             if skipped:
@@ -144,12 +145,6 @@ def clean_line(text: str) -> str:
     """A line as it stands at the end in a terminal: after its last carriage return, without control sequences."""
     last = _SEQUENCE.sub("", next((part for part in reversed(text.split("\r")) if part), ""))
     return last if len(last) <= _LINE_LIMIT else f"{last[:_LINE_LIMIT]}…"
-
-
-def mark_of(rank: int | None, stream: str) -> str:
-    """`[rank 1]`, `[rank 1 err]`; `[launcher]` for what no rank printed."""
-    who = f"rank {rank}" if rank is not None and rank >= 0 else "launcher"
-    return f"[{who} err]" if stream == "stderr" else f"[{who}]"
 
 
 def _rank_option(rank: int) -> str:
@@ -250,7 +245,9 @@ class TerminalDisplay:
             self._header = stage
             self._write([*view.notes, view.header()])
             view.notes.clear()
-        self._write([f"{mark_of(line.rank, line.stream)} {line.text}" for line in lines if line.rank is not None])
+        for line in lines:
+            if line.rank is not None:
+                print_line(line, sys.stdout)
 
     def pending_seconds(self) -> float | None:
         return None

@@ -1,17 +1,20 @@
-"""`--dry-run`: what a cell would send, where it would run and why it would wait. Runs in the kernel."""
+"""`--dry-run`: what a cell would send, what it asks for, and what is free there. Runs in the kernel."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpulayer.client.client import Client
+from gpulayer.client.submitting import local_workers
 from gpulayer.protocol import WorkerStatus
 from gpulayer.spec import AnyJob, node_count
 from gpulayer_jupyter.export.bundle_maker import Export
 
 
-def describe_export(export: Export, spec: AnyJob, *, where: str, workers: Iterable[WorkerStatus], is_local: bool) -> str:
-    """The bundle and its prospects, in lines."""
+def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
+    """The bundle, what it asks for and what is free, in lines."""
     lines = ["Nothing has been sent. What the job would get:", ""]
     for cell, places in _kept(export):
         lines.append(f"  cell [{cell}]  {'lines' if ',' in places or '–' in places else 'line'} {places}")
@@ -23,10 +26,22 @@ def describe_export(export: Export, spec: AnyJob, *, where: str, workers: Iterab
         lines.append(f"  not bound anywhere: {', '.join(export.missing)}")
     lines.append(f"  files: {', '.join(sorted(export.bundle.files))}")
     lines.append(f"  {export.bundle.size_bytes} bytes, sha256 {export.bundle.digest()}")
-    nodes = node_count(spec)
-    lines += ["", f"{nodes} × {spec.devices} devices ({spec.accelerator}) at the {where}"]
-    lines.append(_prospect(spec, list(workers), is_local=is_local))
+    workers = client.workers()
+    lines += ["", f"It asks for {_demand(spec)}.", f"At the {client.description}:", *_offers(workers)]
+    missing = client.missing_workers(spec, workers)
+    if missing:
+        lines.append(f"  {local_workers(missing, spec.devices)} would be started")
+    elif not workers:
+        lines.append("  no worker yet: the job would wait for one (gpulayer worker start)")
     return "\n".join(lines)
+
+
+def _demand(spec: AnyJob) -> str:
+    nodes, devices = node_count(spec), spec.devices
+    workers = "1 worker" if nodes == 1 else f"{nodes} workers at once, each"
+    kind = "of one kind" if spec.accelerator == "auto" else f"of the kind {spec.accelerator}"
+    requires = f", and {', '.join(spec.requires)}" if spec.requires else ""
+    return f"{workers} with {devices} free device{'s' if devices > 1 else ''} {kind}{requires}"
 
 
 def _kept(export: Export) -> Iterable[tuple[int, str]]:
@@ -53,22 +68,10 @@ def _size(path: Path) -> str:
     return "a folder" if path.is_dir() else "not there"
 
 
-def _prospect(spec: AnyJob, workers: list[WorkerStatus], *, is_local: bool) -> str:
-    nodes = node_count(spec)
-    alive = [worker for worker in workers if worker.state == "alive"]
-    if not alive:
-        if is_local:
-            return f"There is no worker yet: {nodes} local worker(s) with {spec.devices} CPU device(s) each would be started."
-        return "It would wait: there is no worker yet (gpulayer worker start)."
-    kinds = {device.accelerator for worker in alive for device in worker.devices} if spec.accelerator == "auto" else {spec.accelerator}
-    able = max((sum(_count(worker, kind, free=False) >= spec.devices for worker in alive) for kind in kinds), default=0)
-    free = max((sum(_count(worker, kind, free=True) >= spec.devices for worker in alive) for kind in kinds), default=0)
-    if free >= nodes:
-        return f"It would start at once: {free} of {len(alive)} workers have {spec.devices} free device(s) of one kind."
-    if able >= nodes:
-        return f"It would wait: {free} of the {nodes} workers it needs have {spec.devices} free device(s)."
-    return f"It would wait or be refused: {able} of the {nodes} workers it needs have {spec.devices} device(s) of one kind."
-
-
-def _count(worker: WorkerStatus, kind: str, *, free: bool) -> int:
-    return sum(device.accelerator == kind and not (free and device.id in worker.devices_held) for device in worker.devices)
+def _offers(workers: list[WorkerStatus]) -> Iterable[str]:
+    """Who offers what at this moment. Whether the job fits there is the scheduler's to say, once it has the job."""
+    for worker in workers:
+        kinds = Counter(device.accelerator for device in worker.devices)
+        free = Counter(device.accelerator for device in worker.devices if device.id not in worker.devices_held)
+        devices = ", ".join(f"{free[kind]} of {count} {kind}" for kind, count in kinds.items())
+        yield f"  worker {worker.name} on {worker.host}{'' if worker.state == 'alive' else f' ({worker.state})'}: free {devices or 'none'}"

@@ -1,4 +1,4 @@
-"""How errors look under a cell: GPUlayer's own refusals as two lines, a rank's failure as the rank's own traceback.
+"""How errors look under a cell beside what `gpulayer.errors` gives IPython: in the cells' own lines, without our frames.
 
 The exceptions stay what they are, so that a cell goes red and `except JobFailed` works. Runs in the kernel.
 """
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from gpulayer.errors import GPUlayerError, JobFailed, NotExportable
+from gpulayer.errors import JobFailed, NotExportable
 from gpulayer_jupyter.export.script import Program
 
 P = ParamSpec("P")
@@ -22,19 +22,16 @@ _WORKSPACE = re.compile(r'(?<=")[^"\n]*/source/(?=[^"\n]+")')
 
 
 def shown(function: Callable[P, R]) -> Callable[P, R]:
-    """Make GPUlayer's errors that leave the function appear without a traceback through its internals."""
+    """Make a syntax error of the cell, and an interrupt, that leave the function appear without GPUlayer's frames."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except GPUlayerError as error:
-            show_as(error, [f"{type(error).__name__}: {error.two_lines()}"])
-            raise
         except SyntaxError as error:
             raise _syntax_refusal(error) from None
         except KeyboardInterrupt as interrupt:
-            show_as(interrupt, ["KeyboardInterrupt"])
+            _show_as(interrupt, "KeyboardInterrupt")
             raise
 
     return wrapper
@@ -43,30 +40,20 @@ def shown(function: Callable[P, R]) -> Callable[P, R]:
 def _syntax_refusal(error: SyntaxError) -> NotExportable:
     """A syntax error of the cell as Python shows it; IPython would show a SyntaxError with every frame of ours above."""
     refusal = NotExportable(f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})")
-    show_as(refusal, "".join(traceback.format_exception_only(error)).rstrip().splitlines())
+    _show_as(refusal, "".join(traceback.format_exception_only(error)).rstrip())
     return refusal
 
 
-def show_as(error: BaseException, lines: list[str]) -> None:
-    """Let IPython show these lines for the error; what was set first stays."""
-    # IPython asks the exception itself for its traceback; one text, since each of its modes joins lines differently.
-    vars(error).setdefault("_render_traceback_", lambda: ["\n".join(lines)])
+def _show_as(error: BaseException, text: str) -> None:
+    """Let IPython show this text for the error: it asks the exception itself for its traceback."""
+    vars(error)["_render_traceback_"] = lambda: [text]
 
 
-def show_failure(failed: JobFailed, program: Program | None) -> None:
-    """Show the guilty rank first, then its traceback in the notebook's cells and lines."""
-    lines = [f"{type(failed).__name__}: {failed.message}"]
+def tell_in_cells(failed: JobFailed, program: Program | None) -> None:
+    """Write the guilty rank's traceback in the notebook's cells and lines."""
     told = failed.details.get("traceback")
     if told:
-        lines += ["", *cell_traceback(str(told), program).rstrip().splitlines(), "", _read_more(failed)]
-    elif failed.fix:
-        lines.append(failed.fix)
-    show_as(failed, lines)
-
-
-def _read_more(failed: JobFailed) -> str:
-    rank = (failed.details.get("failure") or {}).get("rank")
-    return f"All its output: %gpulayer logs {failed.details.get('job_id')}{f' --rank {rank}' if rank is not None else ''}"
+        failed.details["traceback"] = cell_traceback(str(told), program)
 
 
 class LineTranslator:

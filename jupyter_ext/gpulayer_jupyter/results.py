@@ -9,18 +9,17 @@ import json
 import queue
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpulayer.client.following import Following, follow_through_interrupts
 from gpulayer.client.job import Job
-from gpulayer.errors import Conflict, GPUlayerError, JobFailed, Unsupported
-from gpulayer.protocol import JobStatus, LogPage
-from gpulayer.states import JobState
+from gpulayer.errors import Conflict, JobFailed, Unsupported
+from gpulayer.protocol import JobStatus
 from gpulayer_jupyter.export.script import Program
 from gpulayer_jupyter.output import Display, JobView, display_for
-from gpulayer_jupyter.refusals import show_failure
+from gpulayer_jupyter.refusals import tell_in_cells
 
 
 def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None) -> JobView:
@@ -32,71 +31,38 @@ def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes
         JobFailed: it did not succeed; shown as the guilty rank's own traceback.
         KeyboardInterrupt: after an interrupt, once the job has ended.
     """
-    view = JobView(job.status, where=job.client.description, program=program)
+    view = JobView(job.status, where=job.client.place, program=program)
     view.notes += notes or []
     display = display_for(shell, job.id)
-    interrupted = _follow(job, view, display)
+    interrupted = follow_through_interrupts(job, lambda following: _show_until_end(following, view, display))
+    view.status = job.status
     display.close(view)
     if interrupted:
         raise KeyboardInterrupt
-    if job.status.state is not JobState.SUCCEEDED:
-        try:
-            job.result()
-        except JobFailed as failed:
-            show_failure(failed, program)
-            raise
+    try:
+        job.result()
+    except JobFailed as failed:
+        tell_in_cells(failed, program)
+        raise
     return view
 
 
-def _follow(job: Job, view: JobView, display: Display) -> int:
-    """Drive the display until the job has ended; returns how often the person interrupted."""
-    news = _News(job)
-    interrupted = ordered = 0
+def _show_until_end(following: Following, view: JobView, display: Display) -> None:
     while True:
-        # An interrupt may come at any line, in the midst of stopping the job as well.
         try:
-            if interrupted > ordered:
-                ordered = interrupted
-                job.cancel(force=interrupted > 1)
-            if news.show_until_end(view, display):
-                return interrupted
-        except KeyboardInterrupt:
-            interrupted += 1
-
-
-class _News:
-    """What a job does, from a thread that asks for it to the main thread that shows it."""
-
-    def __init__(self, job: Job) -> None:
-        self._queue: queue.SimpleQueue[JobStatus | LogPage | BaseException | None] = queue.SimpleQueue()
-        threading.Thread(target=self._ask, args=(job,), name=f"gpulayer-cell-{job.id}", daemon=True).start()
-
-    def _ask(self, job: Job) -> None:
-        try:
-            job.follow(on_page=self._queue.put, on_status=self._queue.put)
-        except GPUlayerError as error:
-            self._queue.put(error)
-        finally:
-            self._queue.put(None)
-
-    def show_until_end(self, view: JobView, display: Display) -> bool:
-        while True:
-            try:
-                item = self._queue.get(timeout=display.pending_seconds())
-            except queue.Empty:
-                display.show(view, [])
-                continue
-            if item is None:
-                display.show(view, view.finish())
-                return True
-            if isinstance(item, BaseException):
-                raise item
-            lines = []
-            if isinstance(item, JobStatus):
-                view.status = item
-            else:
-                lines = view.add_page(item)
-            display.show(view, lines)
+            item = following.next(timeout=display.pending_seconds())
+        except queue.Empty:
+            display.show(view, [])
+            continue
+        if item is None:
+            display.show(view, view.finish())
+            return
+        lines = []
+        if isinstance(item, JobStatus):
+            view.status = item
+        else:
+            lines = view.add_page(item)
+        display.show(view, lines)
 
 
 def load_weights(job: Job, namespace: dict[str, Any], *, on_loaded: Callable[[str, Path], None]) -> list[str]:

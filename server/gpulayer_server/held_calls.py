@@ -64,11 +64,12 @@ class HeldCalls:
         is_worker = caller.worker_id is not None
         identity = f"worker:{caller.worker_id}" if is_worker else f"{caller.role}:{caller.user}"
         limit = self._limits.worker if is_worker else self._limits.client
+        option = "max_held_calls_of_a_worker" if is_worker else "max_held_calls"
         if self._held[identity] >= limit:
             raise TooManyCalls(
                 "Too many calls of this identity are waiting.",
                 found=f"{self._held[identity]} held calls, the most there may be",
-                fix="End some of them, or raise GPUlayerExtension.max_held_calls.",
+                fix=f"End some of them, or raise GPUlayerExtension.{option}.",
             )
         self._held[identity] += 1
         try:

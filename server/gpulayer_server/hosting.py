@@ -7,13 +7,13 @@ an answer that says so.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import os
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+from gpulayer import settings
 from gpulayer.control import ControlPlane
 from gpulayer.errors import GPUlayerError, Interrupted, ServerUnreachable
 from gpulayer_server.connection_file import ConnectionFile, remove_stale_files, server_url, write_connection_file
@@ -79,7 +79,7 @@ class ControlPlaneHost:
         self._control_plane = control_plane
         for token in await asyncio.to_thread(remove_stale_files, self.home):
             await control_plane.revoke_token(token)
-        token = await control_plane.issue_client_token(os_user(), valid_seconds=None)
+        token = await control_plane.issue_client_token(settings.os_user(), valid_seconds=None)
         self.connection_file = await asyncio.to_thread(write_connection_file, self.home, url=url, base_url=serverapp.base_url, token=token)
         os.environ[CONNECTION_FILE_VARIABLE] = str(self.connection_file.path)
         self._log.info("GPUlayer's control plane is open on %s", self.home)
@@ -116,11 +116,3 @@ class ControlPlaneHost:
             await step
         except Exception:  # noqa: BLE001 (one step that fails must keep neither the others nor Jupyter's own shutdown from running)
             self._log.exception("A step of stopping GPUlayer failed")
-
-
-def os_user() -> str:
-    """The name of the account that this process runs as."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's account without an entry in its password file
-        return f"uid-{os.getuid()}"

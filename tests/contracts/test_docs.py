@@ -4,16 +4,22 @@ import re
 import runpy
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulayer_jupyter.export.provider import recorder_of
 from gpulayer_jupyter.options import cell_parser, line_parser
+from IPython.core.interactiveshell import InteractiveShell
+from support.notebook import new_shell
 
 from gpulayer import errors, settings
+from gpulayer._version import __version__
 from gpulayer.calls import API_PREFIX, CALLS
+from gpulayer.embedded import EmbeddedControlPlane
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -80,6 +86,45 @@ def test_a_stale_part_is_seen(generator: dict[str, Any]) -> None:
 def test_links_of_the_top_pages_lead_somewhere(name: str) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text(encoding="utf-8"))
     assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
+
+
+# ---- what a newcomer types
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.stem)
+def test_nobody_is_sent_to_a_package_index(path: Path) -> None:
+    """Nothing is released: what is installed lies in a clone, or is a wheel that was built there."""
+    asked = re.findall(r"pip install +(\S+)", path.read_text(encoding="utf-8"))
+    assert [what for what in asked if "/" not in what] == []
+    assert [what for what in asked if ".whl" in what and f"/gpulayer-{__version__}-" not in what] == []
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
+    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    shell = new_shell()
+    yield shell
+    recorder_of(shell).stop()
+    for opened in list(EmbeddedControlPlane._open.values()):
+        opened.close()
+
+
+@pytest.mark.e2e
+def test_the_cells_of_the_readme_run_as_they_stand(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    text = section((ROOT / "README.md").read_text(encoding="utf-8"), "A cell of your own")
+    blocks = re.findall(r"^( *)```(?:python)?\n(.*?)^\1```", text, re.MULTILINE | re.DOTALL)
+    *cells, _trainer = [textwrap.dedent(block) for _, block in blocks]
+    assert len(cells) == 5
+    for cell in cells:
+        shell.run_cell(cell, store_history=True).raise_error()
+    shown = capsys.readouterr().out
+    assert sorted(re.findall(r"\[rank \d\] hello from rank \d of \d", shown)) == [f"[rank {n}] hello from rank {n} of 4" for n in range(4)]
+    assert "[rank 0] 10" in shown
 
 
 # ---- what the code offers

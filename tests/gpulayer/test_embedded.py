@@ -61,6 +61,48 @@ def test_a_home_that_cannot_be_made_is_an_error_and_leaves_no_thread(tmp_path):
     assert after <= before
 
 
+def test_whatever_fails_in_closing_neither_the_loop_nor_its_thread_is_left(control_plane, monkeypatch):
+    async def fail():
+        raise RuntimeError("the disk is full")
+
+    client = control_plane.client()
+    monkeypatch.setattr(control_plane._control_plane, "close", fail)
+    with pytest.raises(RuntimeError, match="disk is full"):
+        control_plane.close()
+    assert control_plane._loop.is_closed()
+    assert not control_plane._thread.is_alive()
+    with pytest.raises(Interrupted):
+        client.health()
+
+
+def test_a_forked_child_neither_has_nor_closes_what_its_parent_opened(tmp_path):
+    script = """
+        import multiprocessing, os, sys, gpulayer
+        from gpulayer.embedded import EmbeddedControlPlane
+
+        def child():
+            for ask in (client.health, lambda: client.workers()):
+                try:
+                    ask()
+                except gpulayer.GPUlayerError as error:
+                    print(type(error).__name__, flush=True)
+            (opened,) = parents
+            opened.close()
+            print(EmbeddedControlPlane._open, flush=True)
+
+        client = gpulayer.connect("local")
+        parents = list(EmbeddedControlPlane._open.values())
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(30)
+        print(process.exitcode, client.health().workers_alive, flush=True)
+        process.kill()
+    """
+    env = {**os.environ, "GPULAYER_HOME": str(tmp_path / "home"), "GPULAYER_WORK_DIR": str(tmp_path / "work")}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=env, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines() == ["Unsupported", "Unsupported", "{}", "0 0"], done.stderr
+
+
 def test_workers_and_jobs_end_with_the_process_and_their_end_is_stored(tmp_path):
     script = """
         import sys, gpulayer

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import stat
+import time
 
 import pytest
 from support.client import Answer, free_port, health, scripted_server, write_server_file
 
 from gpulayer import targets
+from gpulayer.cli.main import run_command
 from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import InvalidSpec, NotAuthenticated, ProtocolMismatch, ServerUnreachable, SeveralServers, encode_error
 from gpulayer.targets import connect
@@ -66,6 +68,8 @@ def test_the_order_is_argument_url_default_inherited_file_one_live_server(home, 
     name, description = found()
     assert name == "two"
     assert description == f"Jupyter server at {two.url} (from GPULAYER_CONNECTION_FILE)"
+    with connect() as client:
+        assert client.place == f"Jupyter server at {two.url}"
 
     targets.add_target("first", one.url, "kept-token")
     targets.use_target("first")
@@ -102,6 +106,18 @@ def test_a_stale_inherited_file_is_removed_and_the_search_goes_on(home, one, mon
     write_server_file(home, one.url)
     assert found()[0] == "one"
     assert not stale.exists()
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer(status=500, body=b"oops"), Answer(status=401, body=encode_error(NotAuthenticated("Who?"))), Answer(status=404)]
+)
+def test_a_server_that_is_there_and_not_well_is_told_and_never_replaced(home, answer):
+    with scripted_server(lambda request: answer) as server:
+        path = write_server_file(home, server.url, started_at=time.time() - 0.5)
+        with pytest.raises((ServerUnreachable, NotAuthenticated)):
+            connect()
+        assert path.exists()
+    assert EmbeddedControlPlane._open == {}
 
 
 def test_what_is_named_and_does_not_answer_is_never_replaced(home, one, monkeypatch):
@@ -142,6 +158,11 @@ def test_tokens_are_not_shown_to_other_servers(home, one, two, monkeypatch):
     assert "authorization" not in two.requests[-1].headers
     assert found(two.url, token="given")[0] == "two"
     assert two.requests[-1].headers["authorization"] == "Bearer given"
+    monkeypatch.delenv("GPULAYER_URL")
+    assert found(one.url)[0] == "one"
+    assert "authorization" not in one.requests[-1].headers
+    assert run_command(["target", "add", "other", two.url]) == 0
+    assert targets.load_targets().targets["other"].token is None
 
 
 def test_clients_of_this_machines_servers_may_start_workers_there(home, one, two):

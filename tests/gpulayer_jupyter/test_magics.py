@@ -61,9 +61,11 @@ def test_below_the_first_line_nothing_runs_and_the_reason_is_said(above: str, sh
         ("--device 2", UsageError, "unrecognized arguments: --device 2"),
         ("--bogus", UsageError, "unrecognized arguments: --bogus"),
         ("--nodes", UsageError, "--nodes: expected one argument"),
-        ("--devices many", UsageError, "'many' is no number"),
+        ("--devices many", UsageError, "'many' is not a number"),
         ("--env A", UsageError, "'A' is not of the form NAME=VALUE"),
-        ("--timeout soon", UsageError, "'soon' is no duration"),
+        ("--timeout soon", UsageError, "'soon' is not a duration"),
+        ("--grace 0", InvalidSpec, "positive number of seconds"),
+        ("--devices 2.0", InvalidSpec, "Whole devices only"),
         ("--name 'open", UsageError, "can't be read"),
         ("--devices 0", InvalidSpec, "at least one device"),
         ("--devices -1", InvalidSpec, "at least one device"),
@@ -136,8 +138,9 @@ def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Pat
         "not bound anywhere: nowhere",
         "files: cell.py, dry_run_helper.py, main.py, manifest.json",
         "sha256 ",
-        "2 × 2 devices (auto) at the embedded control plane",
-        "There is no worker yet: 2 local worker(s) with 2 CPU device(s) each would be started.",
+        "It asks for 2 workers at once, each with 2 free devices of one kind.",
+        "At the embedded control plane",
+        "2 local workers × 2 CPU devices would be started",
     ):
         assert text in shown
     assert sorted(Path().iterdir()) == listing
@@ -182,6 +185,65 @@ def test_wrong_commands(line: str, says: str, shell: InteractiveShell, capsys: p
     assert "Traceback" not in shown
 
 
+@pytest.mark.parametrize(
+    ("cell", "lines"),
+    [
+        (
+            "import gpulayer\ngpulayer.CommandJob(['true'], devices=0)",
+            ["InvalidSpec: A job holds at least one device per node. (asked for: devices=0)", "Ask for 1 or more whole devices."],
+        ),
+        (
+            "gpulayer.connect('nowhere')",
+            ["InvalidSpec: There is no target of this name. (asked for: target='nowhere'; found: no named targets)"],
+        ),
+    ],
+)
+def test_refusals_in_a_plain_cell_show_no_internals(
+    cell: str,
+    lines: list[str],
+    shell: InteractiveShell,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("gpulayer.settings.config_dir", lambda: tmp_path / "config")
+    shell.user_ns["gpulayer"] = gpulayer
+    assert isinstance(_run(shell, cell).error_in_exec, InvalidSpec)
+    shown = capsys.readouterr().out.rstrip().splitlines()
+    assert len(shown) <= 2
+    assert shown[: len(lines)] == lines
+
+
+def test_a_failed_job_in_a_plain_cell_shows_the_ranks_traceback(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(
+        shell,
+        "import gpulayer\n"
+        "raise gpulayer.JobFailed('Job j1 failed.', fix='no', details={'job_id': 'j1', 'failure': {'rank': 3}, "
+        "'traceback': 'Traceback (most recent call last):\\nValueError: bad\\n'})",
+    )
+    assert capsys.readouterr().out.rstrip().splitlines() == [
+        "JobFailed: Job j1 failed.",
+        "",
+        "Traceback (most recent call last):",
+        "ValueError: bad",
+        "",
+        "All its output: %gpulayer logs j1 --rank 3",
+    ]
+
+
+def test_unloading_takes_the_magics_away_and_records_no_more(shell: InteractiveShell) -> None:
+    recorder = recorder_of(shell)
+    gpulayer.unload_ipython_extension(shell)
+    gpulayer.unload_ipython_extension(shell)
+    assert (shell.find_cell_magic("gpulayer"), shell.find_line_magic("gpulayer"), shell.find_line_magic("%gpulayer")) == (None, None, None)
+    _run(shell, "x = 1")
+    assert recorder.history.runs == []
+    gpulayer.load_ipython_extension(shell)
+    assert shell.find_cell_magic("gpulayer") is not None
+    _run(shell, "y = 2")
+    assert [run.raw for run in recorder_of(shell).history.runs] == ["x = 1", "y = 2"]
+
+
 def test_help_lists_every_option(shell: InteractiveShell) -> None:
     document = shell.find_cell_magic("gpulayer").__doc__
     options = {option for action in cell_parser()._actions for option in action.option_strings}
@@ -194,6 +256,7 @@ def test_help_lists_every_option(shell: InteractiveShell) -> None:
         "--env",
         "--input",
         "--timeout",
+        "--grace",
         "--detach",
         "--dry-run",
     }
@@ -204,7 +267,9 @@ def test_job_through_the_embedded_control_plane(shell: InteractiveShell, capsys:
     _run(shell, "x = 20\ndef f(a):\n    if a > 100:\n        raise ValueError(a)\n    return a + x")
     assert _run(shell, "%%gpulayer --name first\nprint('value', f(1))").success
     shown = capsys.readouterr().out
-    assert "started 1 local worker × 1 CPU device(s)" in shown
+    assert shown.splitlines()[0] == "started 1 local worker × 1 CPU device"
+    assert "embedded control plane" in shown.splitlines()[1]
+    assert "no server found" not in shown
     assert "[rank 0] value 21" in shown
     result = _run(shell, "%%gpulayer\nf(1)\nf(101)")
     assert isinstance(result.error_in_exec, gpulayer.JobFailed)

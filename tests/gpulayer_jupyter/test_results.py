@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from gpulayer.client.failures import job_failed
 from gpulayer.errors import Conflict, JobFailed, ServerUnreachable
-from gpulayer.protocol import Digest, Failure, JobId, JobStatus, OutputFile, RankError
+from gpulayer.protocol import Digest, Failure, JobId, JobStatus, LogPage, OutputFile, RankError
 from gpulayer.spec import CommandJob
 from gpulayer.states import JobState
 
@@ -25,13 +25,12 @@ class StandIn:
     """As much of a job as following needs; ends when told to."""
 
     id = JobId("j1")
-    client = SimpleNamespace(description="here")
+    client = SimpleNamespace(place="here")
 
     def __init__(self) -> None:
         self.status = self.made(JobState.RUNNING)
         self.orders: list[bool] = []
         self.error: Exception | None = None
-        self.started = threading.Event()
         self.on_cancel: Callable[[bool], None] = lambda force: None
         self._ended = threading.Event()
 
@@ -54,13 +53,15 @@ class StandIn:
         self.status = self.made(state, failure)
         self._ended.set()
 
-    def follow(self, *, on_page: Any, on_status: Any) -> None:
-        on_status(self.made(JobState.RUNNING))
-        self.started.set()
+    def follow_pages(self, rank: int | None) -> Iterator[LogPage]:
+        return iter(())
+
+    def follow_status(self, stop: threading.Event) -> Iterator[JobStatus]:
+        yield self.made(JobState.RUNNING)
         self._ended.wait()
         if self.error is not None:
             raise self.error
-        on_status(self.status)
+        yield self.status
 
     def cancel(self, force: bool = False) -> None:
         self.orders.append(force)
@@ -128,11 +129,12 @@ def _interrupt_at_show(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
     monkeypatch.setattr(output.TerminalDisplay, "show", interrupted)
 
 
-def test_lost_server_is_told() -> None:
+@pytest.mark.parametrize("error", [ServerUnreachable("Nobody answers."), KeyError("a fault of ours")])
+def test_what_ends_the_following_is_told_and_not_taken_for_the_jobs_end(error: Exception) -> None:
     job = StandIn()
-    job.error = ServerUnreachable("Nobody answers.")
+    job.error = error
     job.end(JobState.RUNNING)
-    with pytest.raises(ServerUnreachable):
+    with pytest.raises(type(error)):
         follow_to_end(job, SHELL)
 
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +74,56 @@ class TestBound:
         again = await hosted.hold(f"events?after={after}&wait=30")
         await leave(again[0])
         await asyncio.wait([again[2]], timeout=5)
+
+
+class TestBoundOfWorkers:
+    @pytest.fixture
+    def extension_config(self) -> dict[str, Any]:
+        return {"max_held_calls_of_a_worker": 1}
+
+    async def test_the_option_that_is_named_is_the_one_that_helps(self, hosted: Hosted) -> None:
+        token, worker = await hosted.worker()
+        body = {**worker, "free": 1, "wait": 30}
+        held = asyncio.ensure_future(hosted.fetch("POST", "gpulayer/v1/worker/acquire", token=token, body=body))
+        async with asyncio.timeout(5):
+            while not len(hosted.host.held_calls):
+                await asyncio.sleep(0.005)
+        refused = await hosted.fetch("POST", "gpulayer/v1/worker/acquire", token=token, body=body)
+        assert refused.code == 429
+        assert "GPUlayerExtension.max_held_calls_of_a_worker" in str(decode_error(json.loads(refused.body)))
+        await hosted.call("POST", "worker/leave", token=token, body=worker)
+        assert (await held).code == 200
+
+
+async def test_starting_local_workers_is_a_held_call(hosted: Hosted, tmp_path: Path) -> None:
+    mute = tmp_path / "python"
+    mute.write_text("#!/bin/sh\nexec sleep 600\n")
+    mute.chmod(0o700)
+    body = json.dumps({"count": 1, "python": str(mute)}).encode()
+    _, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+    writer.write(
+        f"POST {hosted.base_url}gpulayer/v1/workers/local HTTP/1.1\r\nHost: 127.0.0.1:{hosted.port}\r\n"
+        f"Authorization: Bearer {hosted.client_token}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    local_workers = hosted.host.local_workers
+    assert local_workers is not None
+    try:
+        async with asyncio.timeout(5):
+            while not local_workers.pids or not hosted.host.control_plane.waiters.is_watched("workers"):
+                await asyncio.sleep(0.005)
+        (task,) = hosted.host.held_calls._tasks
+        assert sum(hosted.host.held_calls._held.values()) == 1
+        await leave(writer, abruptly=True)
+        await asyncio.wait([task], timeout=5)
+        assert task.cancelled()
+        async with asyncio.timeout(5):
+            while hosted.host.control_plane.waiters.is_watched("workers"):
+                await asyncio.sleep(0)
+        assert not hosted.host.held_calls._held
+    finally:
+        for pid in local_workers.pids:
+            os.kill(pid, signal.SIGKILL)
 
 
 async def test_the_server_stops_with_held_calls(hosted: Hosted) -> None:

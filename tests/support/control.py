@@ -90,12 +90,15 @@ async def open_control_plane(home: Path, **options: Any) -> AsyncIterator[Contro
         await control_plane.close()
 
 
-def devices(text: str) -> tuple[Device, ...]:
-    """Devices from a text like "cuda:2,cpu:4"."""
+def devices(text: str, *, simulated: bool = True) -> tuple[Device, ...]:
+    """Devices from a text like "cuda:2,cpu:4"; accelerators are simulated unless said otherwise."""
     made: list[Device] = []
     for part in filter(None, text.split(",")):
         kind, count = part.split(":")
-        made += [Device(id=f"{kind}:{index}", accelerator=kind, index=index, simulated=kind != "cpu") for index in range(int(count))]
+        made += [
+            Device(id=f"{kind}:{index}", accelerator=kind, index=index, simulated=simulated and kind != "cpu")
+            for index in range(int(count))
+        ]
     return tuple(made)
 
 
@@ -230,7 +233,7 @@ def registration(name: str = "a", *, offers: str = "cpu:2", boot: str = "boot-1"
         "address": "127.0.0.1",
         "python": "/usr/bin/python3",
         "devices": devices(offers),
-        "frameworks": {"python": "3.11"},
+        "frameworks": {"python": "3.11", "torch": "2.13.0"},
     }
     return RegisterWorker(**{**values, **fields})
 

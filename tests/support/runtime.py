@@ -13,7 +13,8 @@ from pathlib import Path
 from gpulayer.protocol import Device, Failure, JobId, TaskId
 from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.rank_environment import task_environment
-from gpulayer.runtime.task_process import TaskPlan, TaskProcess, TaskResult
+from gpulayer.runtime.task_plan import TaskPlan, TaskResult
+from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.spec import CommandJob, DistributedJob
 
 RESULT_SECONDS = 60.0

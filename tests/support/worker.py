@@ -15,7 +15,8 @@ from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import ServerUnreachable
 from gpulayer.protocol import Digest, Message
 from gpulayer.worker import agent as agent_module
-from gpulayer.worker.agent import Agent, WorkerConfig
+from gpulayer.worker.agent import Agent
+from gpulayer.worker.config import WorkerConfig
 
 END_SECONDS = 60.0
 

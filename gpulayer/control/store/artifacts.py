@@ -10,13 +10,16 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge
 from gpulayer.protocol import Digest
 from gpulayer.settings import ARTIFACT_PART_BYTES
+
+ABANDONED_SECONDS = 86400.0
+"""An upload that nobody went on with for a day; its sender, should it come back, begins again."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -32,6 +35,21 @@ class ArtifactFiles:
         """Where a complete artifact lies; None where it is not, or not whole."""
         path = self._final(sha256)
         return path if path.is_file() else None
+
+    def first_missing(self, digests: Iterable[Digest]) -> Digest | None:
+        """The first of these that is not here, or not whole; blocks on the disk."""
+        return next((digest for digest in digests if self.path(digest) is None), None)
+
+    def remove_abandoned_parts(self, now: float) -> None:
+        """Remove what uploads that ended early have left; blocks on the disk."""
+        if not self._parts.is_dir():
+            return
+        for path in self._parts.iterdir():
+            if not _is_older(path, now - ABANDONED_SECONDS):
+                continue
+            with _locked(path):
+                if _is_older(path, now - ABANDONED_SECONDS):  # its sender may have come back meanwhile
+                    path.unlink()
 
     def put_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
         """Write one part; True once the artifact is whole and its digest right. Blocks on the disk.
@@ -116,6 +134,13 @@ def _locked(path: Path) -> Iterator[int]:
 def _is_still(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _is_older(path: Path, than: float) -> bool:
+    try:
+        return path.stat().st_mtime < than
     except FileNotFoundError:
         return False
 

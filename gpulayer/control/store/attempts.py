@@ -6,7 +6,7 @@ Every function runs inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Row, func, select
@@ -15,11 +15,10 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from gpulayer.control.store import changes
 from gpulayer.control.store.tables import attempts, rendezvous, reservations
 from gpulayer.errors import AttemptLost, Conflict, InvalidSpec
-from gpulayer.protocol import Device, JobId, OutputFile, RankOutcome, TaskId, WorkerId
+from gpulayer.protocol import Device, JobId, OutputFile, RankOutcome, StopReason, TaskId, WorkerId
 from gpulayer.states import AttemptState, is_legal
 
 AttemptRow = Row[Any]
-StopReason = Literal["cancel", "kill", "collateral"]
 
 LIVE_STATES = tuple(state.value for state in AttemptState if not state.is_terminal)
 

@@ -1,4 +1,4 @@
-"""The append-only table of changes: what woke whom, in order; also the event stream.
+"""The append-only table of changes: what woke whom, in order; also the event stream. Its newest rows are kept.
 
 A change is written in the transaction that makes it true. The writer collects the topics of its own commits from here and
 sees those of other processes through `ForeignChanges`.
@@ -11,6 +11,11 @@ from sqlalchemy import Connection, func, select
 from gpulayer.control.store.tables import changes
 from gpulayer.protocol import Event
 
+KEPT_ROWS = 100_000
+"""Some 10 000 jobs' worth, and a few megabytes; who reads events from further back gets what is there."""
+PRUNE_EVERY = 1000
+"""One delete of this many rows by their key takes about a millisecond."""
+
 _EMITTED = "gpulayer.emitted"
 
 
@@ -19,7 +24,10 @@ def emit(connection: Connection, *topics: str) -> None:
     emitted = emitted_in(connection)
     for topic in topics:
         result = connection.execute(changes.insert().values(topic=topic))
-        emitted.append((int(result.lastrowid), topic))
+        change_id = int(result.lastrowid)
+        emitted.append((change_id, topic))
+        if change_id % PRUNE_EVERY == 0:  # each id is drawn once, so of all processes of the home one prunes
+            connection.execute(changes.delete().where(changes.c.id <= change_id - KEPT_ROWS))
 
 
 def emitted_in(connection: Connection) -> list[tuple[int, str]]:
@@ -29,7 +37,7 @@ def emitted_in(connection: Connection) -> list[tuple[int, str]]:
 
 
 def read_after(connection: Connection, after: int, *, limit: int) -> tuple[Event, ...]:
-    """The changes after an id, oldest first."""
+    """The changes after an id, oldest first; of those that are kept (`KEPT_ROWS`)."""
     rows = connection.execute(select(changes.c.id, changes.c.topic).where(changes.c.id > after).order_by(changes.c.id).limit(limit))
     return tuple(Event(id=row.id, topic=row.topic) for row in rows)
 
@@ -59,10 +67,10 @@ class ForeignChanges:
             self._last_id = max(self._own, default=self._last_id)
             self._own.clear()
             return []
-        self._version = version
         rows = self._connection.execute(
             select(changes.c.id, changes.c.topic).where(changes.c.id > self._last_id).order_by(changes.c.id)
         ).all()
+        self._version = version  # not before the rows are read: a look that fails is to be repeated
         if rows:
             self._last_id = rows[-1].id
         topics = [row.topic for row in rows if row.id not in self._own]

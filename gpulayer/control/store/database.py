@@ -68,6 +68,9 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._wake = wake
         self._closed = False
+        self._lock = threading.Lock()
+        self._refusal: Callable[[], Interrupted] | None = None  # why nothing more is taken; changed under the lock
+        self._in_hand: list[_Write] = []  # the writer's present group
         self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._writer_engine = make_engine(path)
         self._reader_engine = make_engine(path, read_only=True)
@@ -75,11 +78,6 @@ class Database:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._writer = threading.Thread(target=self._run_writer, name="gpulayer-writer", daemon=True)
         self._writer.start()
-
-    @property
-    def engines(self) -> tuple[Engine, Engine]:
-        """The writer's and the readers' engine."""
-        return self._writer_engine, self._reader_engine
 
     async def ready(self) -> None:
         """Wait until foreign changes are being watched; what others commit after this is not missed."""
@@ -90,23 +88,25 @@ class Database:
 
         What it raises undoes its own changes only, and is raised here.
         """
-        if self._closed:
-            raise _closed()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._writes.put((change, future))
+        with self._lock:  # what is queued after the writer's last look would wait for ever
+            if self._refusal is not None:
+                raise self._refusal()
+            self._writes.put((change, future))
         return await future
 
     async def read(self, question: Callable[[Connection], T]) -> T:
         """Run `question` on a snapshot, in a reader's thread."""
-        if self._closed:
-            raise _closed()
+        if self._refusal is not None:
+            raise self._refusal()
         return await self._loop.run_in_executor(self._readers, self._read, question)
 
     async def close(self) -> None:
-        """Commit what is queued, end the threads and close every connection."""
+        """Commit what is queued, end the threads and close every connection, also where the writer ended before."""
         if self._closed:
             return
         self._closed = True
+        self._refuse(_closed)
         self._writes.put(None)
         await asyncio.to_thread(self._end_threads)
 
@@ -115,6 +115,10 @@ class Database:
         self._readers.shutdown(wait=True)
         self._writer_engine.dispose()
         self._reader_engine.dispose()
+
+    def _refuse(self, refusal: Callable[[], Interrupted]) -> None:
+        with self._lock:
+            self._refusal = self._refusal or refusal
 
     def _read(self, question: Callable[[Connection], T]) -> T:
         with self._reader_engine.connect() as connection:
@@ -130,11 +134,11 @@ class Database:
         try:
             with self._writer_engine.connect() as connection:
                 foreign = changes.ForeignChanges(connection)
-                self._loop.call_soon_threadsafe(_set_result, self._opened)
+                self._tell_loop(_set_result, self._opened)
                 self._serve_writes(connection, foreign)
-        except SQLAlchemyError as error:
+        except Exception as error:  # noqa: BLE001  # top of the thread: callers would wait for an answer for ever
             _log.exception("The writer of the database ended; every later write is refused.")
-            self._closed = True
+            self._refuse(_writer_ended)
             self._tell_loop(_set_error, self._opened, error)
             self._refuse_queued()
 
@@ -144,14 +148,24 @@ class Database:
         while not stopping:
             group, stopping = self._next_group(look_at - time.monotonic())
             if group:
+                self._in_hand = group
                 outcomes, emitted = _commit_group(connection, group)
                 foreign.note_own([change_id for change_id, _ in emitted])
                 self._tell_loop(self._deliver, outcomes, list(dict.fromkeys(topic for _, topic in emitted)))
+                self._in_hand = []
             if time.monotonic() >= look_at:
-                topics = foreign.topics()
-                if topics:
-                    self._tell_loop(self._wake, topics)
+                self._look_at_foreign(foreign)
                 look_at = time.monotonic() + FOREIGN_CHANGES_SECONDS
+
+    def _look_at_foreign(self, foreign: changes.ForeignChanges) -> None:
+        try:
+            topics = foreign.topics()
+        except SQLAlchemyError:
+            # A lock or a read that failed passes; the next look reads from where the last good one ended.
+            _log.exception("Changes of other processes could not be read; they are looked for again.")
+            return
+        if topics:
+            self._tell_loop(self._wake, topics)
 
     def _next_group(self, seconds: float) -> tuple[list[_Write], bool]:
         """What is queued, waiting up to `seconds` for the first; the flag says that it is the last group."""
@@ -168,13 +182,15 @@ class Database:
         return group, True
 
     def _refuse_queued(self) -> None:
-        while True:
-            try:
-                entry = self._writes.get_nowait()
-            except queue.Empty:
-                return
+        refused: list[_Write | None] = [*self._in_hand]
+        try:
+            while True:
+                refused.append(self._writes.get_nowait())
+        except queue.Empty:
+            pass  # and nothing follows: `write` takes nothing more
+        for entry in refused:
             if entry is not None:
-                self._tell_loop(_set_error, entry[1], _closed())
+                self._tell_loop(_set_error, entry[1], _writer_ended())
 
     def _tell_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -232,3 +248,7 @@ def _set_error(future: asyncio.Future[Any], error: Exception) -> None:
 
 def _closed() -> Interrupted:
     return Interrupted("The control plane is closed.", fix="Ask the next one of this home.")
+
+
+def _writer_ended() -> Interrupted:
+    return Interrupted("The writer of this home's database ended by a fault.", fix="Its log says which; open the home again.")

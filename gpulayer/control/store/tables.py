@@ -107,14 +107,15 @@ workers = Table(
     Index("ix_workers_state", "state"),
 )
 
-# The most workers that were alive at once with at least so many devices of a kind.
+# The most workers that were alive at once with at least so many devices of a kind; simulated ones apart from real ones.
 largest_groups = Table(
     "largest_groups",
     metadata,
     Column("accelerator", String, nullable=False),
+    Column("simulated", Integer, nullable=False),
     Column("devices", Integer, nullable=False),
     Column("workers", Integer, nullable=False),
-    PrimaryKeyConstraint("accelerator", "devices"),
+    PrimaryKeyConstraint("accelerator", "simulated", "devices"),
 )
 
 logs = Table(

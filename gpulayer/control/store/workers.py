@@ -6,7 +6,7 @@ Every function runs inside the caller's transaction.
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, Row, select
@@ -27,6 +27,20 @@ DRAINING: Final = "draining"
 GONE: Final = "gone"
 LEFT = ""
 """The boot of a worker that took its leave: no boot that speaks is this one."""
+
+
+class LargestGroup(NamedTuple):
+    """So many workers were alive at once, each with at least so many devices of a kind, all real or all simulated."""
+
+    accelerator: str
+    simulated: bool
+    devices: int
+    workers: int
+
+    def __str__(self) -> str:
+        kind = f"simulated {self.accelerator}" if self.simulated else self.accelerator
+        return f"{self.workers} {'worker' if self.workers == 1 else 'workers'} with {self.devices} × {kind}"
+
 
 _devices_decoder = msgspec.json.Decoder(tuple[Device, ...])
 _frameworks_decoder = msgspec.json.Decoder(dict[str, str])
@@ -113,29 +127,37 @@ def is_silent(row: WorkerRow, now: float) -> bool:
 
 
 def note_largest_groups(connection: Connection, now: float) -> None:
-    """Remember how many workers are alive at once with at least so many devices of a kind."""
-    counts: dict[str, list[int]] = {}
+    """Remember how many workers are alive at once with at least so many devices of a kind.
+
+    Simulated devices are counted apart: what was once simulated here is no reason to wait for the real thing.
+    """
+    counts: dict[tuple[str, bool], list[int]] = {}
     for row in all_workers(connection):
         if is_silent(row, now):
             continue
-        kinds = [device.accelerator for device in devices_of(row)]
+        kinds = [(device.accelerator, device.simulated) for device in devices_of(row)]
         for kind in set(kinds):
             counts.setdefault(kind, []).append(kinds.count(kind))
-    for kind, sizes in counts.items():
+    for (accelerator, simulated), sizes in counts.items():
         for size in set(sizes):
             alive = sum(other >= size for other in sizes)
-            insert = sqlite_insert(largest_groups).values(accelerator=kind, devices=size, workers=alive)
+            insert = sqlite_insert(largest_groups).values(accelerator=accelerator, simulated=int(simulated), devices=size, workers=alive)
             connection.execute(
                 insert.on_conflict_do_update(
-                    index_elements=["accelerator", "devices"], set_={"workers": alive}, where=largest_groups.c.workers < alive
+                    index_elements=["accelerator", "simulated", "devices"],
+                    set_={"workers": alive},
+                    where=largest_groups.c.workers < alive,
                 )
             )
 
 
-def read_largest_groups(connection: Connection) -> list[tuple[str, int, int]]:
-    """(accelerator, devices per worker, workers), largest last."""
-    rows = connection.execute(select(largest_groups).order_by(largest_groups.c.accelerator, largest_groups.c.devices))
-    return [(row.accelerator, row.devices, row.workers) for row in rows]
+def read_largest_groups(connection: Connection) -> list[LargestGroup]:
+    """What this home has ever seen at once, by kind, the largest workers last."""
+    columns = largest_groups.c
+    rows = connection.execute(select(largest_groups).order_by(columns.accelerator, columns.simulated, columns.devices))
+    return [
+        LargestGroup(accelerator=row.accelerator, simulated=bool(row.simulated), devices=row.devices, workers=row.workers) for row in rows
+    ]
 
 
 def devices_of(row: WorkerRow) -> tuple[Device, ...]:

@@ -6,25 +6,24 @@ file is never read. Runs in the kernel.
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import re
-import shutil
-import tempfile
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from gpulayer.bundle.executing import executing_place
+from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile, load_weights_piece, with_kept_fits
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
 
 UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
+_RUNS_OTHER_CELL = re.compile(r"\s*%%capture\b")
+"""IPython runs the body as a cell inside the cell; it has been read with the outer one."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One run of one cell.
 
@@ -34,6 +33,7 @@ class Run:
         finished: False while the cell runs.
         nothing_ran: refused before its first statement (a syntax error).
         unclear: it raised, and nobody knows where.
+        fits: those that ended in the kernel while it ran.
         afterwards: statements that stand for what GPUlayer itself did to the kernel's names when the cell had run.
     """
 
@@ -43,7 +43,12 @@ class Run:
     finished: bool = True
     nothing_ran: bool = False
     unclear: bool = False
+    fits: FitLedger | None = None
     afterwards: list[Piece] = field(default_factory=list)
+
+    def with_fits(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """These statements of the cell, with what its fits left in place of the training."""
+        return list(pieces) if self.fits is None else with_kept_fits(pieces, self.fits.statements.values(), cell=self.cell)
 
 
 @dataclass(slots=True)
@@ -63,7 +68,7 @@ class History:
             if run.nothing_ran or not run.finished:
                 continue
             read = self._read_run(position, run, transform)
-            found.extend([*read.pieces, *run.afterwards])
+            found.extend([*run.with_fits(read.pieces), *run.afterwards])
             remote.update(read.remote)
         return found, remote
 
@@ -90,26 +95,26 @@ class HistoryRecorder:
         self.history = History(_runs_so_far(shell))
         self._shell = shell
         self._open: list[Run] = []
-        self._weights: Path | None = None
+        self._folder = FitFolder()
 
     def remember_weights(self, name: str, file: Path) -> None:
-        """The running cell left other weights in a model than its source gives it: keep them, so that later jobs get them."""
-        if self.current is None:
-            return
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        if self._weights is None:
-            self._weights = Path(tempfile.mkdtemp(prefix="gpulayer-weights-"))
-            weakref.finalize(self, shutil.rmtree, self._weights, ignore_errors=True)
-        kept = self._weights / f"{digest}.safetensors"
-        shutil.copyfile(file, kept)
-        path = f"weights/{digest[:16]}.safetensors"
-        source = (
-            f"# the weights that the job of this cell left in {name}\n"
-            f'{name}.load_state_dict(__import__("safetensors.torch").torch.load_file('
-            f'__import__("pathlib").Path(__file__).with_name("weights") / "{digest[:16]}.safetensors"))\n'
-        )
-        piece = Piece(self.current.cell, 1, source, ast.parse(source).body[0], 1, files={path: kept})
-        self.current.afterwards.append(piece)
+        """The job of the running cell left other weights in a model than its source gives it: keep them for later jobs."""
+        self._remember(name, self._folder.keep(".safetensors", lambda kept: kept.write_bytes(file.read_bytes())))
+
+    def _remember(self, name: str, weights: KeptFile) -> None:
+        if self.current is not None:
+            self.current.afterwards.append(load_weights_piece(self.current.cell, 1, name, weights))
+
+    def keep_fit(
+        self, model: Any, save: Callable[[Any, Path], None], *, figures: Mapping[str, Any], trainer: Any, loaders: Sequence[Any]
+    ) -> None:
+        """A fit in this kernel, or for it, has ended; see `SourceProvider.keep_weights`."""
+        run = self.current
+        if run is None:
+            return  # a callback between the cells, which no later job repeats
+        run.fits = run.fits or FitLedger(self._folder)
+        names = self._shell.user_ns
+        run.fits.add(executing_place(names), model, save, figures=figures, trainer=trainer, loaders=loaders, namespace=names)
 
     def start(self) -> None:
         self._shell.events.register("pre_run_cell", self._before)
@@ -128,6 +133,9 @@ class HistoryRecorder:
         return last if last is not None and not last.finished else None
 
     def _before(self, info: Any) -> None:
+        if self._open and _RUNS_OTHER_CELL.match(self._open[-1].raw):
+            self._open.append(self._open[-1])
+            return
         manager = self._shell.history_manager
         # IPython versions differ in whether the count has grown by now; its list of inputs has not.
         number = len(manager.input_hist_raw) if manager.enabled else self._shell.execution_count
@@ -138,13 +146,19 @@ class HistoryRecorder:
     def _after(self, result: Any) -> None:
         # The run that holds `%load_ext gpulayer` was read from IPython's history, and nobody saw it begin.
         run = self._open.pop() if self._open else self.current
-        if run is None or run.raw != (result.info.raw_cell or ""):
+        inner = run is not None and run in self._open
+        if run is None or (run.raw != (result.info.raw_cell or "") and not inner):
             return
-        run.finished = True
-        run.cell = result.execution_count or run.cell
-        run.nothing_ran = result.error_before_exec is not None
+        run.nothing_ran |= result.error_before_exec is not None
         if result.error_in_exec is not None:
             run.failed_line = _failed_line(result.error_in_exec.__traceback__, self._shell.user_ns)
+        if inner:
+            return
+        run.cell = result.execution_count or run.cell
+        if run.fits is not None:
+            run.fits.bind(self._shell.user_ns)
+            run.afterwards += [load_weights_piece(run.cell, 1, name, weights) for name, weights in run.fits.changed_since()]
+        run.finished = True
 
 
 def _failed_line(traceback: TracebackType | None, namespace: dict[str, Any]) -> int | None:

@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpulayer.bundle.executing import Position
 from gpulayer_jupyter.export import magic_lines
 from gpulayer_jupyter.export.scopes import bound_in
 
 Transform = Callable[[str], str]
+Span = tuple[tuple[int, int], tuple[int, int]]
+"""First line and column, and those behind the last character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class Piece:
         refusal: why this statement can't travel; None where it can.
         always: it travels whatever the slice says.
         files: what it reads beside the script: path in the bundle → file.
+        spans: where it stands in the transformed text; below a magic that runs text of its own, there as well.
+        restores: the name whose value this statement gives the state that it has in the kernel; see `kept_fits.py`.
+        spared: names that count as unchanged by this statement.
+        replays: set where a `Trainer.fit` ran in it: the files that stand for the fit, or none where it trains again.
     """
 
     cell: int
@@ -39,6 +46,22 @@ class Piece:
     refusal: str | None = None
     always: bool = False
     files: Mapping[str, Path] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    restores: str = ""
+    spared: frozenset[str] = frozenset()
+    replays: tuple[str, ...] | None = None
+
+    def holds(self, position: Position) -> bool:
+        """Whether what is executed there belongs to this statement."""
+        pairs = list(zip(self.spans, position, strict=False))
+        return bool(pairs) and all(start <= at < end for (start, end), at in pairs)
+
+    def begins_by(self, position: Position) -> bool:
+        """Whether this statement had begun when what stands there was executed."""
+        for (start, end), at in zip(self.spans, position, strict=False):
+            if not start <= at < end:
+                return start <= at
+        return True
 
     def cell_line(self, parsed_line: int) -> int:
         """The line of the notebook's cell for a line of the parsed text."""
@@ -56,7 +79,15 @@ class ReadCell:
     remote: dict[str, str] = field(default_factory=dict)
 
 
-def read_cell(raw: str, *, cell: int, transform: Transform, first_line: int = 1, failed_line: int | None = None) -> ReadCell:
+def read_cell(
+    raw: str,
+    *,
+    cell: int,
+    transform: Transform,
+    first_line: int = 1,
+    failed_line: int | None = None,
+    spans: tuple[Span, ...] = (),
+) -> ReadCell:
     """Split a cell into its statements.
 
     Args:
@@ -65,6 +96,7 @@ def read_cell(raw: str, *, cell: int, transform: Transform, first_line: int = 1,
         transform: IPython's, from typed text to Python.
         first_line: which line of the notebook's cell `raw` begins on.
         failed_line: line of the transformed text that raised; what stands from that statement on did not run.
+        spans: where the magic stands whose text this is.
 
     Raises:
         SyntaxError: as Python sees it, with the cell's own line.
@@ -85,11 +117,13 @@ def read_cell(raw: str, *, cell: int, transform: Transform, first_line: int = 1,
         if failed_line is not None and (node.end_lineno or node.lineno) >= failed_line:
             break
         line = first_line - 1 + lines(first)
+        here = (*spans, _span(node))
         magic = magic_lines.interpret(node)
         if magic is None:
-            read.pieces.append(Piece(cell, line, source, node, first))
+            read.pieces.append(Piece(cell, line, source, node, first, spans=here))
         elif magic.body is not None:
-            inner = read_cell(magic.body, cell=cell, transform=transform, first_line=line + magic.body_offset, failed_line=failed_line)
+            first_inside = line + magic.body_offset
+            inner = read_cell(magic.body, cell=cell, transform=transform, first_line=first_inside, failed_line=failed_line, spans=here)
             if magic.is_remote:
                 read.remote.update(_bindings(inner))
             else:
@@ -98,12 +132,25 @@ def read_cell(raw: str, *, cell: int, transform: Transform, first_line: int = 1,
         elif magic.source is not None:
             replaced = ast.parse(magic.source).body
             read.pieces.extend(
-                Piece(cell, first_line - 1 + lines(node.lineno), f"{ast.unparse(part)}\n", part, 1, magic.refusal, magic.always)
+                Piece(
+                    cell,
+                    first_line - 1 + lines(node.lineno),
+                    f"{ast.unparse(part)}\n",
+                    part,
+                    1,
+                    magic.refusal,
+                    magic.always,
+                    spans=(*here, _span(part)),
+                )
                 for part in replaced
             )
         elif magic.refusal is not None:
-            read.pieces.append(Piece(cell, line, source, node, first, magic.refusal))
+            read.pieces.append(Piece(cell, line, source, node, first, magic.refusal, spans=here))
     return read
+
+
+def _span(node: ast.stmt) -> Span:
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)
 
 
 def _bindings(inner: ReadCell) -> dict[str, str]:

@@ -6,12 +6,12 @@ Joins the shell (history, namespace, module path) to the pure export. Runs in th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gpulayer.bundle.executing import Position, executing_place
 from gpulayer.bundle.source_provider import Source
 from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell
@@ -31,6 +31,13 @@ def recorder_of(shell: Any) -> HistoryRecorder:
     return recorder
 
 
+def stop_recording(shell: Any) -> None:
+    """End the shell's recorder, where there is one."""
+    recorder = _recorders.pop(shell, None)
+    if recorder is not None:
+        recorder.stop()
+
+
 def export_magic_cell(shell: Any, body: str) -> Export:
     """The program for a `%%gpulayer` cell with this body, which is the cell that runs in this moment.
 
@@ -46,7 +53,7 @@ def export_magic_cell(shell: Any, body: str) -> Export:
 
 
 class NotebookProvider:
-    """The cell that runs in this moment, up to and with the statement that asks, and what it needs of earlier cells."""
+    """The statement of a cell that asks, and what it needs of the cell above it and of earlier cells."""
 
     def __init__(self, shell: Any = None) -> None:
         if shell is None:
@@ -62,8 +69,9 @@ class NotebookProvider:
         run = recorder_of(self._shell).current
         if run is None:
             raise NotExportable("No cell is running whose source could travel.", fix="Call it from a cell.")
-        line = _executing_line(sys._getframe(), self._shell.user_ns)  # noqa: SLF001 - the only way to the statement that asks
-        self._export = _export(self._shell, run, run.raw, first_line=1, through_line=line)
+        if run.fits is not None:
+            run.fits.bind(self._shell.user_ns)
+        self._export = _export(self._shell, run, run.raw, first_line=1, through=executing_place(self._shell.user_ns).position)
         return Source(bundle=self._export.bundle, script=self._export.script, args=(), title=f"cell-{run.cell}")
 
     @shown
@@ -73,27 +81,25 @@ class NotebookProvider:
 
         follow_to_end(job, self._shell, program=self._export.program if self._export is not None else None)
 
+    def keep_weights(
+        self, model: Any, save: Callable[[Any, Path], None], *, figures: Mapping[str, Any], trainer: Any, loaders: Sequence[Any]
+    ) -> None:
+        """Remember what a fit left, for later exports; see `SourceProvider`."""
+        recorder_of(self._shell).keep_fit(model, save, figures=figures, trainer=trainer, loaders=loaders)
 
-def _export(shell: Any, run: Run | None, source: str, *, first_line: int, through_line: int | None = None) -> Export:
+
+def _export(shell: Any, run: Run | None, source: str, *, first_line: int, through: Position = ()) -> Export:
     history = recorder_of(shell).history
     number = run.cell if run is not None else shell.execution_count
     cell = read_cell(source, cell=number, transform=shell.transform_cell, first_line=first_line).pieces
-    if through_line is not None:
-        cell = [piece for piece in cell if piece.node.lineno <= through_line]
     # Static transforms only: IPython's dynamic ones depend on what names are bound now, not when the cell ran.
     pieces, remote = history.pieces(shell.input_transformer_manager.transform_cell, before=run)
+    if through:
+        # What stands above the statement that asks has run, as earlier cells have.
+        ran = [piece for piece in cell if piece.begins_by(through)]
+        pieces, cell = [*pieces, *(run.with_fits(ran[:-1]) if run is not None else ran[:-1])], ran[-1:]
     surroundings = Surroundings(bound=frozenset(shell.user_ns), folder=Path.cwd(), module_path=tuple(sys.path), star_names=_star_names)
     return export_cell(pieces, cell, surroundings, remote=remote)
-
-
-def _executing_line(frame: FrameType | None, namespace: dict[str, Any]) -> int | None:
-    """The line of the running cell's own frame: the outermost one whose globals are the user's."""
-    line = None
-    while frame is not None:
-        if frame.f_globals is namespace and frame.f_locals is namespace:
-            line = frame.f_lineno
-        frame = frame.f_back
-    return line
 
 
 def _star_names(module: str) -> Iterable[str]:

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpulayer.bundle.executing import REPLAYS
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.slicer import Slice, Step
 
@@ -103,7 +104,11 @@ def write_program(
             last_cell = piece.cell
         elif piece.line > last_line:
             top.write("\n")
+        if piece.replays is not None:
+            top.write(f"{REPLAYS} = {piece.replays!r}  # the kernel fitted a model in this statement\n")
         top.add(piece, numbers[piece.cell])
+        if piece.replays is not None:
+            top.write(f"{REPLAYS} = None\n")
         last_line = piece.line + piece.source.count("\n")
     top.write(_GUARD.format(cell=body))
     chosen = set(hoisted)

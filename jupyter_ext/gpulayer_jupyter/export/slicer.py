@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -91,7 +92,7 @@ def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names:
     """
     flow = _Flow(star_names)
     for index, piece in enumerate((*history, *cell)):
-        flow.add(index, piece.node)
+        flow.add(index, piece)
         flow.steps[index].ambient |= piece.always
     wanted = list(range(len(history), len(history) + len(cell)))
     wanted += [index for index, step in enumerate(flow.steps[: len(history)]) if step.ambient]
@@ -114,14 +115,24 @@ def is_builtin(name: str) -> bool:
     return name in MODULE_NAMES or (hasattr(builtins, name) and name not in _IPYTHON_BUILTINS) or name == "display"
 
 
+def _sets_mode(node: ast.stmt) -> str:
+    """The name of the model of `model.eval()` and the like: what its weights are does not matter to it."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="eval" | "train" | "requires_grad_" | "zero_grad"))):
+            return name
+    return ""
+
+
 class _Flow:
     def __init__(self, star_names: Callable[[str], Iterable[str]]) -> None:
         self.values: dict[str, _Value] = {}
         self.steps: list[Step] = []
         self._random: dict[str, list[int]] = {}  # family → statements since it was seeded; absent: never seeded
+        self._restored: dict[str, set[int]] = {}  # name → what restored its value's state, since it was bound
         self._star_names = star_names
 
-    def add(self, index: int, node: ast.stmt) -> None:
+    def add(self, index: int, piece: Piece) -> None:
+        node = piece.node
         step = Step(effects_of(node))
         effects = step.effects
         at_once = [use for use in effects.uses if not use.later]
@@ -130,24 +141,50 @@ class _Flow:
             for use in at_once
             if use.name not in self.values and not is_builtin(use.name) and not effects.bound_at.get(use.name, use.line + 1) <= use.line
         ]
+        step.later_reads = {use.name for use in effects.uses if use.later}
+        if piece.restores:
+            self._restore(index, step, piece.restores)
+        else:
+            self._run(index, step, piece, at_once)
+        self.steps.append(step)
+
+    def _run(self, index: int, step: Step, piece: Piece, at_once: Sequence[Use]) -> None:
+        effects = step.effects
         calls = self._called_uses(at_once)
         reads = {use.name for use in at_once} | {use.name for use in calls}
         deep = self._expand(reads)
         for names, depends in ((reads, step.depends_at_once), (deep, step.depends)):
             for name in names:
                 depends.update(self.values[name].defs if name in self.values else ())
-        step.later_reads = {use.name for use in effects.uses if use.later}
+        for depends in (step.depends_at_once, step.depends):
+            depends -= self._restored.get(_sets_mode(piece.node), set())
         changed = {use.name for use in (*at_once, *calls) if self._may_change(use)} | {
             name for use in (*at_once, *calls) for name in self._later_binds(use)
         }
         step.ambient = any(self._is_ambient(use) for use in at_once)
-        families = self._draw(index, step, (*at_once, *calls), simple=isinstance(node, ast.Expr))
-        self._change(index, step, changed, calls, at_once)
-        self._bind(index, step, node, at_once, calls)
+        families = self._draw(index, step, (*at_once, *calls), simple=isinstance(piece.node, ast.Expr), joins=not piece.spared)
+        self._change(index, step, changed, calls, at_once, spared=piece.spared)
+        self._bind(index, step, piece.node, at_once, calls)
         bound = effects.binds | effects.may_bind | effects.deletes
+        for name in bound:
+            self._restored.pop(name, None)
         step.alters = bound | step.changes | families
         step.touches = deep | step.alters
-        self.steps.append(step)
+
+    def _restore(self, index: int, step: Step, target: str) -> None:
+        """The statement runs nothing and gives an object's whole state: what restored it before is not needed for it."""
+        name = re.split(r"[.[]", target, maxsplit=1)[0]
+        self.values.setdefault(name, _Value(defs=[], objects={index}))
+        before = self._restored.setdefault(name, set())
+        whole = name == target
+        for value in self.values.values():
+            if value is self.values[name] or (value.objects & self.values[name].objects and not value.atom):
+                value.defs = [*(needed for needed in value.defs if not (whole and needed in before)), index]
+        value = self.values[name]
+        step.depends = step.depends_at_once = {needed for needed in value.defs if needed != index}
+        if whole:
+            self._restored[name] = {index}
+        step.changes = step.alters = step.touches = {name}
 
     # ---- what is read and called
 
@@ -225,7 +262,7 @@ class _Flow:
         dotted = self._dotted(use)
         return use.how in ("changed", "method", "called") and dotted is not None and libraries.changes_surroundings(dotted)
 
-    def _draw(self, index: int, step: Step, uses: Iterable[Use], *, simple: bool) -> set[str]:
+    def _draw(self, index: int, step: Step, uses: Iterable[Use], *, simple: bool, joins: bool) -> set[str]:
         drawn: set[str] = set()
         for use in uses:
             value = self.values.get(use.name)
@@ -241,10 +278,14 @@ class _Flow:
         for family in drawn & self._random.keys():
             step.depends.update(self._random[family])
             step.depends_at_once.update(self._random[family])
-            self._random[family].append(index)
+            if joins:
+                self._random[family].append(index)
         return {f"<{family}>" for family in drawn & self._random.keys()}
 
-    def _change(self, index: int, step: Step, changed: set[str], calls: Sequence[Use], at_once: Sequence[Use]) -> None:
+    def _change(
+        self, index: int, step: Step, changed: set[str], calls: Sequence[Use], at_once: Sequence[Use], *, spared: frozenset[str]
+    ) -> None:
+        changed = changed - spared
         touched: set[int] = set()
         for name in changed:
             if name in self.values:
@@ -265,7 +306,7 @@ class _Flow:
             together.add(index)
         for name in list(self.values):
             value = self.values[name]
-            if name in changed or (touched & value.objects and not value.atom):
+            if name not in spared and (name in changed or (touched & value.objects and not value.atom)):
                 step.changes.add(name)
                 # What it held before is part of what it holds after, so a reader needs both.
                 value.defs = [*value.defs, index]

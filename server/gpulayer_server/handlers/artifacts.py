@@ -6,6 +6,7 @@ Files are read off the loop; what is received goes to the control plane piece by
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from pathlib import Path
 from typing import BinaryIO
@@ -86,13 +87,12 @@ class ArtifactHandler(GPUlayerHandler):
 
     @either_credential(Action.READ, _READERS_AND_WRITERS)
     async def head(self, sha256: str) -> None:
-        path = self._path(sha256)
-        self.set_header("Content-Length", str((await asyncio.to_thread(path.stat)).st_size))
+        self.set_header("Content-Length", str(await asyncio.to_thread(self._size, _digest(sha256))))
         await self.finish(set_content_type=_BYTES)
 
     @either_credential(Action.READ, _READERS_AND_WRITERS)
     async def get(self, sha256: str) -> None:
-        file, size = await asyncio.to_thread(_open, self._path(sha256))
+        file, size = await asyncio.to_thread(self._open, _digest(sha256))
         try:
             self.set_header("Content-Type", _BYTES)
             self.set_header("Content-Length", str(size))
@@ -105,8 +105,16 @@ class ArtifactHandler(GPUlayerHandler):
             file.close()
         await self.finish(set_content_type=_BYTES)
 
-    def _path(self, sha256: str) -> Path:
-        path: Path | None = self.host.control_plane.artifact_path(_digest(sha256))
+    def _size(self, sha256: Digest) -> int:
+        return self._path(sha256).stat().st_size
+
+    def _open(self, sha256: Digest) -> tuple[BinaryIO, int]:
+        file = self._path(sha256).open("rb")
+        return file, os.fstat(file.fileno()).st_size
+
+    def _path(self, sha256: Digest) -> Path:
+        """Where it lies; blocks for disk."""
+        path: Path | None = self.host.control_plane.artifact_path(sha256)
         if path is None:
             raise UnknownArtifact("There is no such artifact here.", asked=sha256)
         return path
@@ -124,11 +132,6 @@ def _digest(text: str) -> Digest:
     if not _DIGEST.fullmatch(text):
         raise InvalidSpec("An artifact is named by its SHA-256 in lower-case hex.", asked=text[:80])
     return Digest(text)
-
-
-def _open(path: Path) -> tuple[BinaryIO, int]:
-    file = path.open("rb")
-    return file, path.stat().st_size
 
 
 def _part_too_large() -> TooLarge:

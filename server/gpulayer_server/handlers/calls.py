@@ -22,7 +22,9 @@ from gpulayer.settings import LONG_POLL_SECONDS
 from gpulayer_server.identity import GPUlayerHandler, Verb, either_credential
 
 JSON_LIMIT_BYTES = 32 * 1024 * 1024
-"""A batch of log chunks after an outage is the largest body there is; a decode of this size takes some 30 ms of the loop."""
+"""The end of an attempt is the largest body there is: it names every output file, 150 bytes and more each, so there is room
+for some 100 000. A decode of this size takes some 30 ms of the loop; a batch of output is 1.4 MB at most.
+"""
 
 
 class CallHandler(GPUlayerHandler):
@@ -38,12 +40,16 @@ class CallHandler(GPUlayerHandler):
         """Parse, let the control plane answer, encode."""
         request = self._parse(call, path)
         self._track_activity = call.action is not Action.READ
-        response = await self._wait(call, request) if is_held(request) else await self.handle(call, request, self.caller)
+        response = await self._wait(call, request) if self.is_held(request) else await self.handle(call, request, self.caller)
         if response is None:
             return  # nobody is there to read it
         if shows_running_job(call, request):
             self.settings["last_activity_times"]["gpulayer"] = datetime.now(UTC)
         await self.finish(msgspec.json.encode(response))
+
+    def is_held(self, request: Message) -> bool:
+        """Whether the call may wait for something to happen; one that does without a `wait` of its own overrides it."""
+        return bool(getattr(request, "wait", 0.0) > 0.0)
 
     async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
         """What answers the call; a handler whose call needs something of this server besides overrides it."""
@@ -104,11 +110,6 @@ def _decode_body(body: bytes, call: Call, path: dict[str, str]) -> Message:
     fields = msgspec.json.decode(body or b"{}", type=dict[str, msgspec.Raw])
     fields.update({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in path.items()})
     return msgspec.json.decode(msgspec.json.encode(fields), type=call.request)
-
-
-def is_held(request: Message) -> bool:
-    """Whether the call may wait for something to happen."""
-    return getattr(request, "wait", 0.0) > 0.0
 
 
 def shows_running_job(call: Call, request: Message) -> bool:

@@ -18,6 +18,9 @@ class LocalWorkersHandler(CallHandler):
 
     post = serve("start_local_workers")
 
+    def is_held(self, request: Message) -> bool:  # noqa: ARG002 (whatever it asks for, it waits)
+        return True
+
     async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
         local_workers = self.host.local_workers
         assert local_workers is not None  # there is one wherever there is a control plane

@@ -56,8 +56,8 @@ def test_run_takes_the_project_along_shows_the_output_and_fetches_what_is_left(c
     arguments = ["run", "--name", "mine", "--env", "MODE=quick", "--input", "data=inputs.csv", "train.py", "--lr", "0.1"]
     assert run_command(arguments) == 0
     captured = capsys.readouterr()
-    assert captured.out == "from beside it ['--lr', '0.1'] quick\n"
-    assert "a warning\n" in captured.err
+    assert captured.out == "[rank 0] from beside it ['--lr', '0.1'] quick\n"
+    assert "[rank 0 err] a warning\n" in captured.err
     (job,) = client.jobs(limit=1)
     assert job.name == "mine"
     assert f"gpulayer_runs/{job.id}/" in captured.err
@@ -85,7 +85,7 @@ def test_ctrl_c_cancels_the_job_and_waits_for_its_end(client, project, capsys):
         job = client.jobs(state="running")[0]
         assert next(job.follow_logs()).text == "started"
         ran.set()
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -103,7 +103,7 @@ def test_submit_waits_or_refuses_to_leave_an_embedded_job(client, capsys):
     assert run_command(["submit", "--", "true"]) == 1
     assert "it needs a server" in capsys.readouterr().err
     assert run_command(["logs", job_id]) == 0
-    assert capsys.readouterr().out == "hello\n"
+    assert capsys.readouterr().out == "[rank 0] hello\n"
     assert run_command(["logs", job_id, "--follow", "--json"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["rank"], line["stream"], line["number"], line["text"]) == (0, "stdout", 1, "hello")

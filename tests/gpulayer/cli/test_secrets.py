@@ -9,19 +9,13 @@ from gpulayer.cli.secrets import read_token
 from gpulayer.errors import InvalidSpec
 
 
-@pytest.fixture(autouse=True)
-def no_token(monkeypatch):
-    monkeypatch.delenv("GPULAYER_TOKEN", raising=False)
-
-
-def test_a_token_comes_from_stdin_a_file_or_the_environment(tmp_path, monkeypatch):
+def test_a_token_comes_from_stdin_or_a_file_and_never_from_what_may_be_another_servers(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("from-stdin\nmore\n"))
     (tmp_path / "token").write_text("from-file\n")
     assert read_token(True, None) == "from-stdin"
     assert read_token(False, str(tmp_path / "token")) == "from-file"
-    assert read_token(False, None) is None
     monkeypatch.setenv("GPULAYER_TOKEN", "from-environment")
-    assert read_token(False, None) == "from-environment"
+    assert read_token(False, None) is None
 
 
 def test_what_is_no_token_is_refused(tmp_path, monkeypatch):

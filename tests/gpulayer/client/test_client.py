@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -10,8 +11,8 @@ from gpulayer import CommandJob, DistributedJob
 from gpulayer.client.client import Client
 from gpulayer.client.http_transport import HttpTransport
 from gpulayer.client.job import Job
-from gpulayer.errors import InvalidSpec, NotAuthenticated, ServerUnreachable, encode_error
-from gpulayer.protocol import JobList, LogPage, WorkerList
+from gpulayer.errors import InvalidSpec, NotAuthenticated, ServerUnreachable, TooManyCalls, encode_error
+from gpulayer.protocol import Device, JobList, LogPage, WorkerList, WorkerStatus
 from gpulayer.states import JobState
 
 
@@ -77,6 +78,45 @@ def test_workers_are_started_for_a_job_only_on_this_machine_and_where_none_is_al
         assert (started["count"], started["cpu_devices"]) == (2, 4)
 
 
+def worker_status(name: str = "w", *, cpu: int = 1, cuda: int = 0, **fields) -> WorkerStatus:
+    kinds = ["cpu"] * cpu + ["cuda"] * cuda
+    devices = tuple(Device(id=f"{kind}:{index}", accelerator=kind, index=index) for index, kind in enumerate(kinds))
+    known = {"state": "alive", "local": True, "devices": devices, "devices_held": {}, "frameworks": {"torch": "2"}, "python": "/py"}
+    known |= {"worker_id": name, "name": name, "host": "h", "version": "0", "registered_at": 1.0, "last_seen_at": 1.0}
+    return WorkerStatus(**{**known, **fields})
+
+
+TWO_NODES = DistributedJob(script="x.py", nodes=2, devices=2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "workers", "missing"),
+    [
+        (TWO_NODES, [], 2),
+        (TWO_NODES, [worker_status(cpu=1)], 2),
+        (TWO_NODES, [worker_status(cpu=2)], 1),
+        (TWO_NODES, [worker_status(cpu=2, local=False), worker_status(cpu=3, devices_held={"cpu:0": "j"})], 0),
+        (TWO_NODES, [worker_status(cpu=2, state="draining"), worker_status(cpu=2, state="gone")], 2),
+        # One worker of a machine offers its accelerators; a second one could not.
+        (TWO_NODES, [worker_status(cpu=1, cuda=1)], 0),
+        (DistributedJob(script="x.py", devices=2, accelerator="cuda"), [worker_status(cpu=2)], 0),
+        # Another interpreter may have what is required; this one again would not.
+        (CommandJob(["true"], requires=["jax"]), [worker_status()], 1),
+        (CommandJob(["true"], requires=["jax"]), [worker_status(python=sys.executable)], 0),
+        (CommandJob(["true"], requires=["torch"]), [worker_status()], 0),
+    ],
+)
+def test_an_embedded_control_plane_starts_what_a_job_lacks(spec, workers, missing):
+    client = Client(HttpTransport(f"http://127.0.0.1:{free_port()}/", "t"), is_embedded=True)
+    assert client.missing_workers(spec, workers) == missing
+
+
+def test_a_server_starts_workers_only_where_none_is_alive():
+    client = Client(HttpTransport(f"http://127.0.0.1:{free_port()}/", "t"), is_local=True)
+    assert client.missing_workers(TWO_NODES, [worker_status(cpu=1)]) == 0
+    assert client.missing_workers(TWO_NODES, [worker_status(state="gone")]) == 2
+
+
 # ---- through a restart
 
 
@@ -132,6 +172,34 @@ def test_a_token_that_the_next_server_does_not_know_is_replaced_by_its_own(quick
             assert Job(client, job_status()).wait().state is JobState.SUCCEEDED
         with Client(HttpTransport(server.url, "old")) as client, pytest.raises(NotAuthenticated):
             Job(client, job_status()).wait()
+
+
+def test_too_many_calls_are_waited_out_as_long_as_the_server_says():
+    asked, pauses = [], []
+
+    def answer(request):
+        asked.append(request)
+        if len(asked) == 1:
+            return Answer(status=429, body=encode_error(TooManyCalls("Too many.")), headers={"Retry-After": "7"})
+        return Answer(body=job_status(JobState.SUCCEEDED))
+
+    def never() -> None:
+        raise AssertionError("the server is there")
+
+    with scripted_server(answer) as server, Client(HttpTransport(server.url, "t"), rediscover=never) as client:
+        client._closing.wait = pauses.append  # the pause itself, without the waiting
+        assert Job(client, job_status()).wait().state is JobState.SUCCEEDED
+        del client._closing.wait
+    assert pauses == [7.0]
+
+
+def test_a_server_that_is_found_where_it_was_keeps_its_connections(quick_retries):
+    with scripted_server(lambda request: answers.pop(0)) as server:
+        answers = [Answer(status=503, body=b"restarting")] * 4 + [Answer(body=job_status(JobState.SUCCEEDED))]
+        way = HttpTransport(server.url, "t")
+        with Client(way, rediscover=lambda: HttpTransport(server.url, "t")) as client:
+            assert Job(client, job_status()).wait().state is JobState.SUCCEEDED
+            assert client.transport is way
 
 
 def test_follow_raises_what_ended_it():

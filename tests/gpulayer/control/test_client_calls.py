@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.control import USER, TalkingWorker, open_control_plane, registration, run
+from support.control import USER, TalkingWorker, held_on, open_control_plane, registration, run
 
 from gpulayer.calls import CALLS
 from gpulayer.errors import Unsupported
@@ -53,5 +53,25 @@ def test_a_host_that_starts_none_says_so(tmp_path):
         async with open_control_plane(tmp_path / "home") as plane:
             with pytest.raises(Unsupported, match="gpulayer worker start"):
                 await start(plane, 1)
+
+    run(check())
+
+
+def test_a_start_that_waits_for_its_workers_holds_up_no_other(tmp_path):
+    async def check():
+        class Mute(StartsTalkers):
+            async def start(self, request, *, home, join_tokens):
+                if request.count == 1:
+                    await super().start(request, home=home, join_tokens=join_tokens)
+
+        host = Mute()
+        async with open_control_plane(tmp_path / "home", local_workers=host) as plane:
+            host.plane = plane
+            waiting = asyncio.create_task(start(plane, 2))
+            await held_on(plane, "workers")
+            assert len((await asyncio.wait_for(start(plane, 1), 10)).workers) == 1
+            assert not waiting.done()
+            waiting.cancel()
+            await asyncio.gather(waiting, *host.tasks, return_exceptions=True)
 
     run(check())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import sys
 import threading
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
 from support.control import (
     USER,
     FakeClock,
     TalkingWorker,
     command,
+    devices,
     distributed,
     held_on,
     open_control_plane,
@@ -27,6 +30,7 @@ from support.control import (
 from gpulayer.calls import CALLS, Role
 from gpulayer.control import Caller, ControlPlane
 from gpulayer.control.store import tables
+from gpulayer.control.store.artifacts import ArtifactFiles
 from gpulayer.control.waiters import EVERY_TOPIC
 from gpulayer.errors import Conflict, Interrupted, NotAuthorized, UnknownArtifact, UnknownJob, Unplaceable
 from gpulayer.protocol import (
@@ -126,7 +130,7 @@ def test_auto_is_fixed_to_the_best_kind_seen_or_at_first_placement(tmp_path):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:
             early = await submit(plane, command())
-            worker = await TalkingWorker.join(plane, offers="cpu:4,cuda:2")
+            worker = await TalkingWorker.join(plane, devices=devices("cpu:4,cuda:2", simulated=False))
             assert (await status(plane, early.job_id)).accelerator == "cuda"
             await worker.leave()
             assert (await submit(plane, command(devices=2))).accelerator == "cuda"
@@ -255,7 +259,7 @@ def test_a_job_cancelled_before_its_worker_confirmed_it_ends_at_once_and_the_lat
             (assignment,) = (await worker.acquire()).assignments
             assert (await cancel(plane, job.job_id)).state is JobState.CANCELLED
             orders = await worker.acquire(received=[assignment], wait=20)
-            assert [(stop.task_id, stop.reason) for stop in orders.stops] == [(assignment.task_id, "cancel")]
+            assert [(stop.task_id, stop.reason) for stop in orders.stops] == [(assignment.task_id, "kill")]
             await worker.finish(assignment, "cancelled")
 
     run(check())
@@ -425,11 +429,9 @@ def test_calls_are_refused_to_the_wrong_role_and_the_wrong_worker(tmp_path):
     run(check())
 
 
-def test_every_call_has_its_method(tmp_path):
-    from gpulayer.control.control_plane import _METHODS
-
-    for call in CALLS.values():
-        assert callable(getattr(ControlPlane, _METHODS.get(call.name, call.name)))
+def test_every_call_has_its_method():
+    for name in CALLS:
+        assert inspect.iscoroutinefunction(getattr(ControlPlane, name)), name
 
 
 def test_health_counts(tmp_path):
@@ -442,7 +444,7 @@ def test_health_counts(tmp_path):
             home_id = health.home_id
             assert len(home_id) == 16
         async with open_control_plane(tmp_path / "home") as plane:
-            assert (await plane.health()).home_id == home_id
+            assert (await plane.get_health()).home_id == home_id
 
     run(check())
 
@@ -482,7 +484,7 @@ def test_no_call_runs_sql_on_the_loop(tmp_path):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:
             threads = set()
-            for engine in plane._database.engines:
+            for engine in (plane._database._writer_engine, plane._database._reader_engine):
                 event.listen(engine, "before_cursor_execute", lambda *_: threads.add(threading.get_ident()))
             worker = await TalkingWorker.join(plane)
             assignment = await worker_runs(plane, worker)
@@ -493,7 +495,7 @@ def test_no_call_runs_sql_on_the_loop(tmp_path):
             await plane.list_jobs()
             await plane.list_workers(include_gone=True)
             await plane.read_events()
-            await plane.health()
+            await plane.get_health()
             await plane.check_leases()
             await plane.authenticate("gpc_unknown")
             assert threads
@@ -588,5 +590,79 @@ def test_a_home_is_made_where_there_is_none(tmp_path):
         assert (tmp_path / "deep" / "home").stat().st_mode & 0o777 == 0o700
         await submit(plane)
         await plane.close()
+
+    run(check())
+
+
+def test_the_lease_monitor_goes_on_after_any_fault(tmp_path, monkeypatch, caplog):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            looks = []
+            looked = asyncio.Event()
+
+            async def broken():
+                looks.append(None)
+                looked.set()
+                raise ZeroDivisionError("one odd row")
+
+            monkeypatch.setattr(plane, "check_leases", broken)
+            for number in (1, 2, 3):
+                looked.clear()
+                plane.signal("leases")  # instead of the two seconds between looks
+                await asyncio.wait_for(looked.wait(), 10)
+                assert len(looks) == number
+            assert not plane._monitor.done()
+        assert "they are checked again" in caplog.text
+
+    run(check())
+
+
+def test_a_control_plane_whose_database_cannot_be_opened_leaves_no_thread(tmp_path, monkeypatch):
+    async def check():
+        def broken(_):
+            raise OperationalError("SELECT", {}, Exception("disk I/O error"))
+
+        monkeypatch.setattr("gpulayer.control.store.changes.ForeignChanges", broken)
+        before = set(threading.enumerate())
+        with pytest.raises(OperationalError):
+            async with open_control_plane(tmp_path / "home"):
+                pass
+        assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("gpulayer")]
+
+    run(check())
+
+
+def test_leftovers_of_uploads_are_removed_at_open(tmp_path):
+    async def check():
+        clock = FakeClock()
+        parts = tmp_path / "home" / "artifacts" / ".parts"
+        async with open_control_plane(tmp_path / "home", clock=clock) as plane:
+            for digest in ("0" * 64, "1" * 64):
+                await plane.put_artifact_part(digest, offset=0, total_bytes=2, data=b"x")
+        os.utime(parts / ("0" * 64), (clock.now() - 86401, clock.now() - 86401))
+        os.utime(parts / ("1" * 64), (clock.now() - 86399, clock.now() - 86399))
+        async with open_control_plane(tmp_path / "home", clock=clock) as plane:
+            assert [path.name for path in parts.iterdir()] == ["1" * 64]
+            assert not await plane.put_artifact_part("1" * 64, offset=1, total_bytes=3, data=b"y")
+
+    run(check())
+
+
+def test_a_submit_looks_for_its_artifacts_off_the_loop(tmp_path, monkeypatch):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            threads = []
+
+            def path(_self, _digest):
+                threads.append(threading.get_ident())
+                return tmp_path
+
+            monkeypatch.setattr(ArtifactFiles, "path", path)
+            inputs = {f"in{number}": InputFile(sha256=str(number) * 64, size_bytes=1) for number in range(5)}
+            request = SubmitJob(spec=command(), idempotency_key="k", source="a" * 64, inputs=inputs)
+            await plane.handle(CALLS["submit_job"], request, USER)
+            assert len(threads) == 6
+            assert len(set(threads)) == 1  # one hop for all of them
+            assert threading.get_ident() not in threads
 
     run(check())

@@ -9,7 +9,7 @@ from support.control import USER, FakeClock, TalkingWorker, command, distributed
 
 from gpulayer.calls import CALLS, Role
 from gpulayer.control import Caller
-from gpulayer.errors import AttemptLost, Conflict, ProtocolMismatch, UnknownWorker
+from gpulayer.errors import AttemptLost, Conflict, NotAuthorized, ProtocolMismatch, UnknownWorker
 from gpulayer.protocol import Device, DrainWorker, ListWorkers
 from gpulayer.settings import BUSY_LEASE_SECONDS, HEARTBEAT_SECONDS, IDLE_LEASE_SECONDS, ORPHAN_LIMIT_SECONDS
 from gpulayer.states import AttemptState, JobState
@@ -280,5 +280,22 @@ def test_only_workers_that_speak_to_this_control_plane_are_its_local_ones(tmp_pa
             worker.control_plane = other
             await worker.heartbeat()
             assert [status.local for status in (await other.list_workers()).workers] == [True, False]
+
+    run(check())
+
+
+def test_a_client_registers_over_a_worker_of_its_own_on_the_same_host_only(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            owner, other = Caller(role=Role.CLIENT, user="ada"), Caller(role=Role.CLIENT, user="grace")
+            worker = await TalkingWorker.join(plane, caller=owner)
+            await submit(plane)
+            assignment = await worker.take_and_start()
+            for caller, fields in ((other, {}), (owner, {"boot_id": "host-2"})):
+                with pytest.raises(NotAuthorized, match="another user or host"):
+                    await TalkingWorker.join(plane, "thief", boot="boot-2", worker_id=worker.worker_id, caller=caller, **fields)
+            assert (await worker.heartbeat(assignment)).lost == ()
+            back = await TalkingWorker.join(plane, boot="boot-2", worker_id=worker.worker_id, caller=owner)
+            assert back.worker_id == worker.worker_id
 
     run(check())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from support.control import run
@@ -94,18 +93,6 @@ def test_a_watch_without_topics_sees_every_topic():
         with waiters.watch() as everything:
             waiters.signal("anything")
             assert await everything.changed(5)
-
-    run(check())
-
-
-def test_a_signal_from_another_thread_wakes():
-    async def check():
-        waiters = Waiters()
-        with waiters.watch("job/1") as watch:
-            thread = threading.Thread(target=waiters.signal_threadsafe, args=("job/1",))
-            thread.start()
-            assert await watch.changed(5)
-            thread.join()
 
     run(check())
 

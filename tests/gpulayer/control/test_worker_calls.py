@@ -25,13 +25,13 @@ def test_a_node_that_waits_is_told_where_its_ranks_meet(tmp_path):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:
             job, workers, tasks = await two_nodes(plane)
-            assert await plane.wait_rendezvous(**about(workers[1], tasks[1])) == Rendezvous()
-            held = asyncio.create_task(plane.wait_rendezvous(**about(workers[1], tasks[1]), wait=20))
+            assert await plane.read_rendezvous(**about(workers[1], tasks[1])) == Rendezvous()
+            held = asyncio.create_task(plane.read_rendezvous(**about(workers[1], tasks[1]), wait=20))
             await held_on(plane, f"rendezvous/{job.job_id}.0")
             await plane.publish_rendezvous(**about(workers[0], tasks[0]), address="10.0.0.1", port=4711)
             assert await asyncio.wait_for(held, 10) == Rendezvous(address="10.0.0.1", port=4711)
             await plane.publish_rendezvous(**about(workers[0], tasks[0]), address="10.0.0.1", port=4712)
-            assert (await plane.wait_rendezvous(**about(workers[1], tasks[1]), wait=20)).port == 4712
+            assert (await plane.read_rendezvous(**about(workers[1], tasks[1]), wait=20)).port == 4712
 
     run(check())
 
@@ -44,9 +44,9 @@ def test_a_meeting_place_belongs_to_its_attempt_and_a_wait_ends_with_it(tmp_path
             for worker, task in zip(workers, tasks, strict=True):
                 await worker.finish(task, "failed")
             with pytest.raises(AttemptLost):
-                await plane.wait_rendezvous(**about(workers[1], tasks[1]), wait=20)
+                await plane.read_rendezvous(**about(workers[1], tasks[1]), wait=20)
             again = [await worker.take() for worker in workers]
-            held = asyncio.create_task(plane.wait_rendezvous(**about(workers[1], again[1]), wait=20))
+            held = asyncio.create_task(plane.read_rendezvous(**about(workers[1], again[1]), wait=20))
             await held_on(plane, f"rendezvous/{job.job_id}.0")
             await workers[1].leave()
             with pytest.raises(AttemptLost):
@@ -70,6 +70,6 @@ def test_a_task_id_that_is_none_is_refused(tmp_path, task_id):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:
             with pytest.raises(InvalidSpec):
-                await plane.wait_rendezvous(task_id=task_id, attempt=1, worker_id="w", boot="b")
+                await plane.read_rendezvous(task_id=task_id, attempt=1, worker_id="w", boot="b")
 
     run(check())

@@ -74,3 +74,22 @@ def test_no_driver_means_no_devices(driver):
 
     driver.nvmlInit = fail
     assert find_cuda_devices() == ()
+
+
+@pytest.mark.parametrize("place", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetUUID"])
+def test_a_lost_gpu_is_left_out_and_logged(driver, place, caplog):
+    ask, broken = getattr(driver, place), {"nvmlDeviceGetUUID": "GPU-1"}.get(place, "GPU-2")
+
+    def lost(gpu):
+        if place == "nvmlDeviceGetHandleByIndex" and gpu == 1:
+            raise NVMLError("GPU is lost")
+        if place != "nvmlDeviceGetHandleByIndex" and gpu.uuid in (broken, broken.encode()):
+            raise NVMLError("GPU is lost")
+        return ask(gpu)
+
+    setattr(driver, place, lost)
+    found = find_cuda_devices()
+    assert [(device.id, device.index) for device in found] == (
+        [("cuda:MIG-a", 0), ("cuda:MIG-b", 1)] if broken == "GPU-1" else [("cuda:GPU-1", 0)]
+    )
+    assert "GPU is lost" in caplog.text

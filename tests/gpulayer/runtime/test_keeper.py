@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ WITHIN_SECONDS = 2.0
 # A job as hard to find as can be: a child, a child in a session of its own, and a daemon forked twice.
 FAMILY = """
     import os, signal, subprocess, sys
+    print(os.environ["GPULAYER_CHANNEL"], file=sys.stderr, flush=True)
     reader, writer = os.pipe()
     def note():
         os.write(writer, b"%d " % os.getpid())
@@ -72,18 +75,21 @@ def test_killing_the_agent_ends_everything(tmp_path):
         keeper = Keeper.start()
         task = start_task(keeper, Path({str(tmp_path / "work")!r}), {{"main.py": {FAMILY!r}}}, argv=rank_argv())
         task.events.wait_for("\\n")
-        print(task.events.text(), keeper.pid, flush=True)
+        print(task.events.text(), keeper.pid, task.events.text(stream="stderr"), flush=True)
         signal.pause()
         """
     stranger = subprocess.Popen(["sleep", "1000"])
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(agent)], stdout=subprocess.PIPE, text=True) as process:
         words = (process.stdout.readline() + process.stdout.readline()).split()
+        channel = Path(words[5])
+        assert channel.exists()
         family = watch_family(" ".join(words[:4]))
         keeper = WatchedProcess(int(words[4]))
         process.kill()
         assert_all_end(family)
         assert keeper.has_ended(WITHIN_SECONDS)
         keeper.close()
+        assert not channel.parent.exists()
     assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
@@ -182,3 +188,78 @@ def test_a_signal_reaches_descendants_only(keeper):
         assert stranger.poll() is None
         stranger.kill()
     task.close()
+
+
+# A keeper whose fork fails when it is to make its second task keeper, as at the limit of processes.
+AT_THE_LIMIT = """#!{python} -P
+import errno, itertools, os, sys
+from gpulayer.runtime import keeper
+fork, me, calls = os.fork, os.getpid(), itertools.count(1)
+def fork_or_not():
+    if os.getpid() == me and next(calls) == 2:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return fork()
+os.fork = fork_or_not
+sys.argv = [sys.argv[0], sys.argv[-1]]
+keeper.main()
+"""
+
+
+def test_a_keeper_that_cannot_fork_loses_that_task_alone(tmp_path):
+    program = tmp_path / "python"
+    program.write_text(AT_THE_LIMIT.format(python=sys.executable))
+    program.chmod(0o755)
+    keeper = Keeper.start(str(program))
+    pid = keeper.pid
+    first = start_task(keeper, tmp_path / "a", {"main.py": FAMILY}, argv=rank_argv())
+    first.events.wait_for("\n")
+    second = start_task(keeper, tmp_path / "b", {"main.py": ""}, argv=rank_argv()).result(10)
+    assert (second.state, second.failure.reason) == ("failed", "lost")
+    assert start_task(keeper, tmp_path / "c", {"main.py": "print('again')"}, argv=rank_argv()).result().state == "succeeded"
+    assert keeper.pid == pid
+    assert not _is_blocked(pid, signal.SIGTERM)
+    family = watch_family(first.events.text())
+    keeper.close()
+    assert_all_end(family)
+    first.result(10)
+
+
+def test_a_request_whose_socket_was_dropped_on_the_way_harms_no_task(tmp_path):
+    keeper = Keeper.start()
+    pid = keeper.pid
+    assert keeper._connection is not None
+    keeper._connection.send({"op": "open_task"})
+    assert start_task(keeper, tmp_path, {"main.py": ""}, argv=rank_argv()).result().state == "succeeded"
+    assert keeper.pid == pid
+    keeper.close()
+
+
+def _is_blocked(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_a_job_process_that_cannot_be_had_is_a_start_that_failed(keeper):
+    task = keeper.open_task(lambda _: None, lambda: None)
+    message = {"op": "start", "argv": ["true"], "cwd": "/", "env": {}, "umask": 0o077, "limits": {}}
+    answer = task._ask(message)  # the files were dropped on the way
+    assert (answer["event"], answer["errno"]) == ("start_failed", errno.EMFILE)
+    pid = task.start_process(["true"], cwd="/", env={"PATH": os.environ["PATH"]}, stdout=1, stderr=2)
+    assert pid > 0
+    task.close()
+
+
+def test_a_fault_in_handling_one_tasks_end_costs_that_task_alone(keeper):
+    lost, ended = threading.Event(), threading.Event()
+
+    def fail(_):
+        raise RuntimeError("a fault of ours")
+
+    faulty = keeper.open_task(fail, lost.set)
+    sound = keeper.open_task(lambda _: ended.set(), lambda: None)
+    for task in (faulty, sound):
+        task.start_process(["true"], cwd="/", env={"PATH": os.environ["PATH"]}, stdout=1, stderr=2)
+    assert lost.wait(10)
+    assert ended.wait(10)
+    sound.close()

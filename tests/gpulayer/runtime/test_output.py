@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import threading
 
+import pytest
+
 from gpulayer.runtime.output import OutputReader
 
 
@@ -23,7 +25,7 @@ class Taken:
 
 def test_text_without_a_newline_is_passed_on_at_once():
     taken = Taken()
-    reader = OutputReader(taken)
+    reader = OutputReader(taken, pytest.fail)
     writer = reader.open_pipe(0, "stdout")
     os.write(writer, b"half")
     taken.wait_for(0, "stdout", b"half")
@@ -33,7 +35,7 @@ def test_text_without_a_newline_is_passed_on_at_once():
 
 def test_streams_are_kept_apart_and_whole():
     taken = Taken()
-    reader = OutputReader(taken)
+    reader = OutputReader(taken, pytest.fail)
     pipes = {(rank, stream): reader.open_pipe(rank, stream) for rank in (0, 1, None) for stream in ("stdout", "stderr")}
 
     def write(writer: int, word: bytes) -> None:
@@ -53,7 +55,7 @@ def test_streams_are_kept_apart_and_whole():
 
 def test_a_pipe_that_a_stranger_holds_open_does_not_hold_the_end():
     taken = Taken()
-    reader = OutputReader(taken)
+    reader = OutputReader(taken, pytest.fail)
     writer = reader.open_pipe(0, "stdout")
     os.write(writer, b"x" * 500_000 + b"END")
     reader.finish()
@@ -62,7 +64,7 @@ def test_a_pipe_that_a_stranger_holds_open_does_not_hold_the_end():
 
 
 def test_the_last_lines_come_from_stderr_or_else_from_stdout():
-    reader = OutputReader(Taken())
+    reader = OutputReader(Taken(), pytest.fail)
     out, err = reader.open_pipe(0, "stdout"), reader.open_pipe(1, "stderr")
     os.write(out, b"".join(b"line %d\n" % number for number in range(10_000)))
     os.write(err, "é\nlast".encode())
@@ -72,3 +74,19 @@ def test_the_last_lines_come_from_stderr_or_else_from_stdout():
     assert reader.last_lines(0) == tuple(f"line {number}" for number in range(9980, 10_000))
     assert reader.last_lines(1) == ("é", "last")
     assert reader.last_lines(2) == ()
+
+
+def test_output_that_cannot_be_taken_in_is_told_once_and_reading_goes_on():
+    faults: list[Exception] = []
+
+    def full(rank, stream, data):
+        raise OSError("no space")
+
+    reader = OutputReader(full, faults.append)
+    writer = reader.open_pipe(0, "stdout")
+    for _ in range(64):
+        os.write(writer, b"x" * (1 << 20))  # more than a pipe holds
+    os.close(writer)
+    reader.finish()
+    assert [str(fault) for fault in faults] == ["no space"]
+    assert reader.last_lines(0)[0].startswith("x")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -7,6 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.runtime import WatchedProcess, rank_argv, start_task
+
+from gpulayer.runtime.output import OutputReader
+from gpulayer.runtime.process import TaskProcesses
+from gpulayer.runtime.task_channel import TaskChannel
+from gpulayer.runtime.task_process import TaskProcess
 
 GRACE = 1.0
 
@@ -281,6 +288,38 @@ def test_an_exit_handler_that_hangs_does_not_turn_success_into_failure(keeper, t
     assert task.events.text() == "END\n"
 
 
+@pytest.mark.parametrize("ends", ["", "raise SystemExit"])
+@pytest.mark.parametrize("kind", ["threading.Thread", "multiprocessing.Process"])
+def test_work_that_a_script_leaves_running_is_waited_for_as_python_does(keeper, tmp_path, kind, ends):
+    source = f"""
+        import multiprocessing, threading
+        def work():
+            threading.Event().wait(1.0)
+            open("../output/saved", "w").close()
+        if __name__ == "__main__":
+            {kind}(target=work).start()
+            print("left")
+            {ends}
+        """
+    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv(), grace_seconds=0.2)
+    assert task.result(30).state == "succeeded"
+    assert (tmp_path / "output" / "saved").exists()
+
+
+def test_cancel_ends_a_script_that_waits_for_its_threads(keeper, tmp_path):
+    source = """
+        import threading
+        threading.Thread(target=threading.Event().wait).start()
+        print("left", flush=True)
+        """
+    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv(), grace_seconds=GRACE)
+    task.events.wait_for("left")
+    task.process.stop("cancel")
+    result = task.result(30)
+    assert result.state == "cancelled"
+    assert not result.ranks[0].returned
+
+
 def test_cancel_of_a_shell_command_reaches_what_it_runs(keeper, tmp_path):
     task = start_task(keeper, tmp_path, {}, argv=["sh", "-c", "echo ready; sleep 1000; echo never"], grace_seconds=60)
     task.events.wait_for("ready")
@@ -314,3 +353,80 @@ def test_nothing_is_left_in_tmp(keeper, tmp_path):
     channel = Path(task.events.text().strip())
     assert channel.name == "channel"
     assert not channel.parent.exists()
+
+
+class Full:
+    """A disk with no room, wherever it is touched."""
+
+    def __call__(self, *_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("place", ["channel.tempfile.mkdtemp", "output.os.pipe", "process.socket.socketpair"])
+def test_what_keeps_an_attempt_from_starting_is_its_result(keeper, tmp_path, monkeypatch, place):
+    with monkeypatch.context() as patch:
+        patch.setattr(f"gpulayer.runtime.{place}", Full())
+        task = start_task(keeper, tmp_path, {"main.py": ""}, argv=rank_argv())
+        result = task.result(30)
+    assert result.state == "failed"
+    assert result.failure.reason == "start"
+    assert "No space left on device" in result.failure.message
+    assert [failure.reason for failure in task.events.failures] == ["start"]
+
+
+@pytest.mark.parametrize("step", [(OutputReader, "finish"), (TaskChannel, "close"), (TaskProcesses, "end"), (TaskProcess, "_build_result")])
+def test_a_fault_at_the_end_is_the_result_and_nothing_is_left(keeper, tmp_path, monkeypatch, caplog, step):
+    owner, name = step
+    original = getattr(owner, name)
+
+    def fail(self):
+        if name != "end":  # a task keeper that isn't told ends what is left when its connection does
+            original(self)
+        raise RuntimeError("at the end")
+
+    monkeypatch.setattr(owner, name, fail)
+    task = start_task(keeper, tmp_path, {"main.py": FAULTY}, argv=rank_argv())
+    task.events.wait_for("\n")
+    rank = WatchedProcess(int(task.events.text()))
+    task.process.stop("kill")
+    result = task.result(30)
+    assert result.state == "failed"
+    assert "A fault in GPUlayer" in result.failure.message
+    assert rank.has_ended(10)
+    rank.close()
+
+
+FAULTY = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+
+
+def test_a_fault_in_supervision_ends_the_attempt_and_blames_no_rank(keeper, tmp_path, monkeypatch):
+    monkeypatch.setattr("support.runtime.RecordedEvents.on_started", Full())
+    task = start_task(keeper, tmp_path, {"main.py": FAULTY}, argv=rank_argv())
+    result = task.result(30)
+    assert result.state == "failed"
+    assert result.failure.rank is None
+    assert "A fault in GPUlayer" in result.failure.message
+
+
+def test_output_that_cannot_be_taken_in_fails_the_attempt_and_holds_no_rank_up(keeper, tmp_path, monkeypatch):
+    monkeypatch.setattr("support.runtime.RecordedEvents.on_output", Full())
+    source = "import sys\nwhile True: sys.stdout.write('x' * 100_000)"
+    result = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv()).result(30)
+    assert result.state == "failed"
+    assert result.failure.reason == "launcher"
+    assert "No space left on device" in result.failure.message
+
+
+def test_what_a_job_writes_to_the_channel_harms_nobody(keeper, tmp_path):
+    source = """
+        import json, os, socket, struct
+        for body in (b"nonsense", b"[1]", b"{}", b'{"type": "failed"}', b'{"type": "hello", "rank": "x"}'):
+            with socket.socket(socket.AF_UNIX) as channel:
+                channel.connect(os.environ["GPULAYER_CHANNEL"])
+                channel.sendall(struct.pack("!IB", len(body), 0) + body)
+                channel.shutdown(socket.SHUT_WR)
+                channel.recv(1)
+        raise ValueError("and this one is heard")
+        """
+    result = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv()).result(30)
+    assert result.failure.error.message == "and this one is heard"

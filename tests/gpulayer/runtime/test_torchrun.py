@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
+import pytest
 from support.runtime import Meeting, start_task
 
+from gpulayer.runtime import torchrun_main
 from gpulayer.runtime.torchrun_main import torchrun_words
 
 ALL_REDUCE = """
@@ -140,3 +143,9 @@ def test_the_words_for_torchrun():
     words = torchrun_words(["main.py", "--rdzv-id=mine"], env, python=sys.executable)
     assert {"--rdzv-backend=gpulayer", "--rdzv-id=j1.2", "--nnodes=2", "--nproc-per-node=4", "--max-restarts=0"} < set(words)
     assert words[-3:] == ["--rank-pipes", "main.py", "--rdzv-id=mine"]
+
+
+def test_a_python_that_cannot_watch_ranks_is_refused_by_name(monkeypatch):
+    monkeypatch.delattr(os, "waitid")
+    with pytest.raises(SystemExit, match=r"os\.waitid.*macOS from 3\.13.*--python"):
+        torchrun_main.main()

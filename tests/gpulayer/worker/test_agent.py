@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +13,12 @@ from support.worker import CuttableTransport, RunningAgent, WorkerPlace, worker_
 
 from gpulayer import CommandJob, JobState, settings
 from gpulayer.bundle.archive import Bundle
-from gpulayer.errors import NotAuthenticated, ProtocolMismatch
+from gpulayer.errors import NotAuthenticated, ProtocolMismatch, TooManyCalls
 from gpulayer.protocol import PROTOCOL_VERSION
 from gpulayer.worker import agent as agent_module
+from gpulayer.worker import log_backlog, task_runner
+from gpulayer.worker.config import WorkerConfig
+from gpulayer.worker.log_sender import LogSender
 
 
 @pytest.fixture
@@ -212,7 +218,7 @@ def test_two_workers_of_one_host_have_their_own_cpu_devices(place: WorkerPlace) 
 def test_a_worker_of_another_protocol_version_ends_with_the_reason(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "PROTOCOL_VERSION", PROTOCOL_VERSION + 2)
     way = CuttableTransport(place.control_plane.worker_transport())
-    agent = RunningAgent(agent_module.Agent(way, agent_module.WorkerConfig(name="w", work_dir=place.work_dir, cpu_devices=1)), way)
+    agent = RunningAgent(agent_module.Agent(way, WorkerConfig(name="w", work_dir=place.work_dir, cpu_devices=1)), way)
     agent.join()
     assert isinstance(agent.error, ProtocolMismatch)
     assert "Upgrade" in str(agent.error)
@@ -269,3 +275,38 @@ def test_a_refused_worker_ends_its_jobs_and_says_why(place: WorkerPlace, tmp_pat
     agent.join()
     assert isinstance(agent.error, NotAuthenticated)
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_a_busy_server_is_asked_again_and_no_job_is_lost(place: WorkerPlace) -> None:
+    agent = place.start_agent(cpu_devices=2)
+    job = place.client.submit(CommandJob(["sh", "-c", "echo up; exec sleep 600"], grace_seconds=1))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    refused: list[str] = []
+
+    def refuse(name: str, answer) -> bool:
+        if name in ("acquire_task", "start_task", "append_logs", "finish_task") and refused.count(name) < 2:
+            refused.append(name)
+            raise TooManyCalls("Too many calls of this identity are waiting.")
+        return False
+
+    agent.transport.lose_answer = refuse
+    assert place.client.submit(CommandJob(["sh", "-c", "echo there"])).wait(60).state is JobState.SUCCEEDED
+    agent.transport.wait_for_call("finish_task", 3)
+    assert sorted(refused) == sorted(2 * ("acquire_task", "start_task", "append_logs", "finish_task"))
+    assert job.refresh().state is JobState.RUNNING
+    job.cancel()
+    assert job.wait(30).state is JobState.CANCELLED
+    assert agent.error is None
+
+
+def test_output_that_the_workers_disk_cannot_hold_fails_the_job(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self, chunk):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_backlog._Spool, "append", full)
+    monkeypatch.setattr(task_runner, "LogSender", functools.partial(LogSender, memory_bytes=0))
+    place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "while :; do echo x; done"])).wait(60)
+    assert job.state is JobState.FAILED
+    assert "No space left on device" in job.status.failure.message
+    assert job.status.failure.worker == "w"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 
-from gpulayer.errors import AttemptLost, InternalError, ServerUnreachable
+from gpulayer.errors import AttemptLost, InternalError, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import AttemptRef, HeartbeatReply, TaskId
 from gpulayer.worker.heartbeat import HeartbeatLoop
 
@@ -53,4 +53,12 @@ def test_answers_are_passed_on_and_silence_is_not_the_end() -> None:
     heard.loop.work_changed()
     assert [heard.news.get(timeout=WAIT) for _ in range(4)] == ["silence", "silence", REF, refusal]
     assert heard.beats.get(timeout=WAIT) == (REF,)
+    heard.loop.stop()
+
+
+def test_a_busy_server_is_no_refusal_and_a_fault_of_ours_is_not_the_end() -> None:
+    heard = Heard(TooManyCalls("busy"), RuntimeError("a fault of ours"), HeartbeatReply(lost=(REF,)))
+    heard.running = (REF,)
+    heard.loop.work_changed()
+    assert [heard.news.get(timeout=WAIT) for _ in range(2)] == ["silence", REF]
     heard.loop.stop()

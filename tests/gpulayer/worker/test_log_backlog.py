@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 
@@ -119,4 +121,28 @@ def test_a_long_line_without_an_end_is_cut_into_chunks(tmp_path: Path) -> None:
     assert sum(len(chunk.data) for chunk in chunks) == (64 << 20) + 7
     assert chunks[-1].data.endswith(b"\nafter\n")
     assert {chunk.first_line for chunk in chunks} == {0}
+    backlog.close()
+
+
+def test_a_full_disk_leaves_what_memory_holds_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "spool").symlink_to("/dev/full")
+    backlog = _backlog(tmp_path, memory_bytes=LOG_CHUNK_BYTES * 2)
+    for number in range(8):
+        backlog.add(0, "stdout", bytes([number]) * LOG_CHUNK_BYTES)
+    backlog.add(1, "stdout", b"more")
+    assert backlog.fault is not None
+    assert backlog.fault.errno == errno.ENOSPC
+    assert [chunk.data[0] for chunk in _all(backlog)] == [0]
+    assert backlog.is_empty
+    backlog.close()
+
+
+def test_a_file_that_was_cut_short_is_a_fault_and_not_the_end_of_the_output(tmp_path: Path) -> None:
+    backlog = _backlog(tmp_path, memory_bytes=LOG_CHUNK_BYTES * 2)
+    for _ in range(4):
+        backlog.add(0, "stdout", b"x" * LOG_CHUNK_BYTES)
+    os.truncate(tmp_path / "spool", 100)
+    assert len(_all(backlog)) == 1
+    assert backlog.fault is not None
+    assert backlog.is_empty
     backlog.close()

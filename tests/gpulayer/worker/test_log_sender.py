@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpulayer.errors import AttemptLost, GPUlayerError, ServerUnreachable
+from gpulayer.errors import AttemptLost, GPUlayerError, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import LogChunk
 from gpulayer.worker.log_sender import LogSender
 
@@ -21,7 +23,7 @@ class Server:
     def __init__(self) -> None:
         self.stored: dict[tuple[int | None, str, int], bytes] = {}
         self.batches: list[tuple[LogChunk, ...]] = []
-        self.fail: Callable[[int], GPUlayerError | None] = lambda number: None
+        self.fail: Callable[[int], Exception | None] = lambda number: None
         self.open = threading.Event()
         self.open.set()
         self._changed = threading.Condition()
@@ -52,6 +54,7 @@ def server() -> Server:
 
 
 def _sender(server: Server, tmp_path: Path, **options) -> LogSender:
+    options = {"on_lost": pytest.fail, "on_fault": pytest.fail, **options}
     return LogSender(server, node=0, attempt=1, spool=tmp_path / "spool", clock=lambda: 1.0, **options)
 
 
@@ -102,7 +105,6 @@ def test_a_batch_that_was_not_answered_is_sent_again_unchanged(server: Server, t
     sender.add(0, "stdout", b"one\n")
     server.wait_for_batches(2)
     sender.add(0, "stdout", b"two\n")
-    sender.retry_soon()
     assert sender.close(WAIT)
     assert server.batches[0] == server.batches[1] == server.batches[2] == server.batches[3]
     assert server.text() == b"one\ntwo\n"
@@ -127,3 +129,38 @@ def test_abandoning_ends_a_sender_that_waits_for_its_server(server: Server, tmp_
     assert not sender.close(0.05)
     sender.abandon()
     assert not sender.close(WAIT)
+
+
+def test_a_full_disk_is_told_and_what_was_read_before_is_sent(server: Server, tmp_path: Path) -> None:
+    told: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    server.open.clear()
+    (tmp_path / "spool").symlink_to("/dev/full")
+    sender = _sender(server, tmp_path, memory_bytes=1 << 17, flush_seconds=0.01, on_fault=told.put)
+    text = b"x" * (1 << 20)
+    sender.add(0, "stdout", text)
+    sender.add(1, "stdout", b"not kept any more")
+    error = told.get(timeout=WAIT)
+    assert isinstance(error, OSError)
+    assert error.errno == errno.ENOSPC
+    server.open.set()
+    assert sender.close(WAIT)
+    assert 0 < len(server.text()) < len(text)
+    assert server.text(rank=1) == b""
+    assert told.empty()
+
+
+def test_a_fault_in_sending_is_never_taken_for_sent(server: Server, tmp_path: Path) -> None:
+    told: list[Exception] = []
+    server.fail = lambda number: RuntimeError("a fault of ours")
+    sender = _sender(server, tmp_path, flush_seconds=0.01, on_fault=told.append)
+    sender.add(0, "stdout", b"x")
+    assert not sender.close(WAIT)
+    assert [str(error) for error in told] == ["a fault of ours"]
+
+
+def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path) -> None:
+    server.fail = lambda number: TooManyCalls("busy") if number == 1 else None
+    sender = _sender(server, tmp_path, flush_seconds=0.01)
+    sender.add(0, "stdout", b"x")
+    assert sender.close(WAIT)
+    assert server.text() == b"x"

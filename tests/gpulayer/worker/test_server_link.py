@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from gpulayer.errors import AttemptLost, Interrupted, ServerUnreachable
+from gpulayer.errors import AttemptLost, Interrupted, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import GetHealth
-from gpulayer.worker.server_link import ServerLink
+from gpulayer.worker.server_link import Retries, ServerLink
 
 
 class Transport:
@@ -16,8 +16,9 @@ class Transport:
 
     token = None
 
-    def __init__(self, description: str, *answers) -> None:
+    def __init__(self, description: str, *answers, url: str | None = None) -> None:
         self.description = description
+        self.url = url
         self.answers = list(answers)
         self.closed = False
 
@@ -44,6 +45,33 @@ def test_the_next_server_is_looked_for_when_one_is_gone(error: Exception) -> Non
     assert first.closed
     assert _health(link) == "well"
     assert link.transport is second
+
+
+def test_a_transport_to_the_same_address_is_not_replaced() -> None:
+    first = Transport("first", ServerUnreachable("away"), "well", url="http://127.0.0.1:8888/")
+    same, elsewhere = Transport("same", "well", url=first.url), Transport("elsewhere", "well", url="http://127.0.0.1:8889/")
+    found = [same, elsewhere]
+    link = ServerLink(first, lambda: found.pop(0))
+    with pytest.raises(ServerUnreachable):
+        _health(link)
+    # Calls of other threads may be held on it.
+    assert not first.closed
+    assert same.closed
+    assert link.transport is first
+    first.answers = [ServerUnreachable("away")]
+    with pytest.raises(ServerUnreachable):
+        _health(link)
+    assert first.closed
+    assert link.transport is elsewhere
+
+
+def test_a_busy_server_is_asked_again_after_the_pause_it_names() -> None:
+    link = ServerLink(Transport("one", TooManyCalls("busy"), "well"))
+    assert link.patiently(lambda: _health(link), threading.Event()) == "well"
+    assert link.silent_seconds() == 0
+    retries = Retries()
+    told = TooManyCalls("busy", details={"retry_after_seconds": 7.0})
+    assert [retries.next_pause(TooManyCalls("busy")), retries.next_pause(told), retries.next_pause(TooManyCalls("busy"))] == [0.1, 7.0, 0.4]
 
 
 def test_silence_is_measured_from_the_last_answer() -> None:

@@ -25,10 +25,12 @@ def test_devices_are_held_all_or_none() -> None:
     _hold(slots, DEVICES[:2], FIRST)  # the same assignment again
     with pytest.raises(Conflict, match="still held"):
         _hold(slots, DEVICES[1:], SECOND)
-    assert (slots.free, slots.capacity) == (1, 3)
+    _hold(slots, DEVICES[2:], SECOND)
     slots.release(FIRST)
     _hold(slots, DEVICES, SECOND)
-    assert slots.free == 0
+    with pytest.raises(Conflict, match="still held"):
+        _hold(slots, DEVICES[:1], FIRST)
+    assert slots.capacity == 3
 
 
 def test_a_device_of_another_worker_is_refused() -> None:

@@ -4,12 +4,16 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
+from pathlib import Path
 
 import psutil
+import pytest
 from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES
 from support.hosted import Hosted, leave
 
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge, UnknownArtifact, decode_error
+from gpulayer.protocol import Digest
 
 PART = 3 * 1024 * 1024 + 17
 
@@ -100,3 +104,20 @@ async def test_a_reader_that_leaves_keeps_nothing_open(hosted: Hosted) -> None:
     async with asyncio.timeout(5):
         while str(path) in [file.path for file in psutil.Process().open_files()]:
             await asyncio.sleep(0.01)
+
+
+async def test_the_disk_is_asked_off_the_loop(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = os.urandom(1000)
+    assert (await put(hosted, data, 0, data)).code == 200
+    control_plane, threads = hosted.host.control_plane, set()
+    path_of = control_plane.artifact_path
+
+    def artifact_path(sha256: Digest) -> Path | None:
+        threads.add(threading.get_ident())
+        return path_of(sha256)
+
+    monkeypatch.setattr(control_plane, "artifact_path", artifact_path)
+    for method in ("HEAD", "GET"):
+        assert (await hosted.fetch(method, where(data))).code == 200
+    assert threads
+    assert threading.get_ident() not in threads

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
 from support.control import run
 
 from gpulayer.control.store import changes
@@ -70,7 +71,7 @@ def test_queued_writes_share_a_commit(tmp_path):
                 if statement == "COMMIT":
                     commits.append(statement)
 
-            event.listen(opened.database.engines[0], "before_cursor_execute", note)
+            event.listen(opened.database._writer_engine, "before_cursor_execute", note)
             begun, held = threading.Event(), threading.Event()
 
             def hold(_):
@@ -127,7 +128,7 @@ def test_no_sql_runs_on_the_loop(tmp_path):
     async def check():
         async with Opened(tmp_path / "home") as opened:
             threads = set()
-            for engine in opened.database.engines:
+            for engine in (opened.database._writer_engine, opened.database._reader_engine):
                 event.listen(engine, "before_cursor_execute", lambda *_: threads.add(threading.get_ident()))
             await opened.database.write(put("a"))
             await opened.database.read(keys)
@@ -207,5 +208,74 @@ def test_a_closed_database_refuses_and_loses_nothing_queued(tmp_path):
             await opened.database.read(keys)
         async with Opened(tmp_path / "home") as again:
             assert len(await again.database.read(keys)) == 20
+
+    run(check())
+
+
+def test_a_failed_look_for_foreign_changes_is_repeated_and_misses_none(tmp_path, monkeypatch, caplog):
+    async def check():
+        async with Opened(tmp_path / "home") as one, Opened(tmp_path / "home") as other:
+            failed = asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def fails_once(connection, _cursor, statement, *_):
+                if "FROM changes" in statement and not failed.is_set():
+                    loop.call_soon_threadsafe(failed.set)
+                    raise OperationalError(statement, {}, Exception("disk I/O error"))
+
+            event.listen(one.database._writer_engine, "before_cursor_execute", fails_once)
+            await other.database.write(put("a", topic="foreign"))
+            await asyncio.wait_for(failed.wait(), 10)
+            while "foreign" not in one.woken:
+                one.changed.clear()
+                await asyncio.wait_for(one.changed.wait(), 10)
+            assert await one.database.write(put("b")) == "b"
+        assert "they are looked for again" in caplog.text
+
+    run(check())
+
+
+def test_where_the_writer_dies_everyone_who_waits_or_comes_later_hears_it(tmp_path, monkeypatch):
+    async def check():
+        opened = Opened(tmp_path / "home")
+        async with opened:
+            begun, may_die = threading.Event(), threading.Event()
+
+            def dies(*_):
+                begun.set()
+                may_die.wait(10)
+                raise ZeroDivisionError
+
+            monkeypatch.setattr("gpulayer.control.store.database._commit_group", dies)
+            in_hand = asyncio.ensure_future(opened.database.write(put("a")))
+            await asyncio.to_thread(begun.wait, 10)
+            queued = [asyncio.ensure_future(opened.database.write(put(f"k{number}"))) for number in range(5)]
+            await asyncio.sleep(0)
+            may_die.set()
+            results = await asyncio.wait_for(asyncio.gather(in_hand, *queued, return_exceptions=True), 10)
+            assert [str(result) for result in results] == [str(results[0])] * 6
+            assert "ended by a fault" in str(results[0])
+            for late in (opened.database.write(put("late")), opened.database.read(keys)):
+                with pytest.raises(Interrupted, match="ended by a fault"):
+                    await late
+        assert not opened.database._writer.is_alive()
+        assert opened.database._writer_engine.pool.checkedin() == opened.database._reader_engine.pool.checkedin() == 0
+        with pytest.raises(RuntimeError):
+            opened.database._readers.submit(print)  # shut down, though the writer had ended before
+
+    run(check())
+
+
+def test_old_changes_go_and_a_reader_from_before_gets_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(changes, "KEPT_ROWS", 20)
+    monkeypatch.setattr(changes, "PRUNE_EVERY", 10)
+
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            for number in range(1, 46):
+                await opened.database.write(lambda c, number=number: changes.emit(c, f"t{number}"))
+            kept = await opened.database.read(lambda c: changes.read_after(c, 3, limit=100))
+            assert [item.id for item in kept] == list(range(21, 46))
+            assert kept[-1].topic == "t45"
 
     run(check())

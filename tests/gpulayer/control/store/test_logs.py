@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from support.control import TalkingWorker, distributed, held_on, open_control_plane, run, submit
 
+from gpulayer.control.client_calls import LOG_PAGE_LIMIT_BYTES
 from gpulayer.errors import AttemptLost, InvalidSpec, TooLarge, UnknownJob
 from gpulayer.protocol import AppendLogs, LogChunk
 from gpulayer.settings import LOG_CHUNK_BYTES
@@ -133,5 +134,19 @@ def test_nodes_have_streams_of_their_own_and_attempts_follow_each_other(tmp_path
             assert sorted(data_of(page)) == [f"attempt {attempt} node {node}".encode() for attempt in (1, 2) for node in (0, 1)]
             assert [chunk.attempt for chunk in page.chunks] == [1, 1, 2, 2]
             assert page.complete
+
+    run(check())
+
+
+def test_no_page_is_larger_than_the_limit_whatever_its_reader_asks_for(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            worker, task = await started(plane)
+            for number in range(20):
+                await worker.log(task, b"x" * LOG_CHUNK_BYTES, offset=number * LOG_CHUNK_BYTES)
+            page = await plane.read_logs(job_id=task.job_id, limit_bytes=1 << 40)
+            assert sum(len(data) for data in data_of(page)) == LOG_PAGE_LIMIT_BYTES
+            rest = await plane.read_logs(job_id=task.job_id, after=page.next, limit_bytes=1 << 40)
+            assert len(page.chunks) + len(rest.chunks) == 20
 
     run(check())

@@ -98,9 +98,10 @@ def upgrade() -> None:
     op.create_table(
         "largest_groups",
         sa.Column("accelerator", sa.String, nullable=False),
+        sa.Column("simulated", sa.Integer, nullable=False),
         sa.Column("devices", sa.Integer, nullable=False),
         sa.Column("workers", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("accelerator", "devices"),
+        sa.PrimaryKeyConstraint("accelerator", "simulated", "devices"),
     )
     op.create_table(
         "logs",

@@ -1,0 +1,100 @@
+"""What a job does, as it comes: its output and its record, from two threads that ask for them to the one that shows them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from gpulayer.protocol import JobStatus, LogPage
+
+if TYPE_CHECKING:
+    from gpulayer.client.job import Job
+
+
+class Following:
+    """The news of one job, from its first line to its end.
+
+    Whoever shows them may be interrupted (Ctrl-C) and go on with the same `Following`: nothing is asked for twice.
+
+    Args:
+        job: whose.
+        rank: output of this rank only.
+    """
+
+    def __init__(self, job: Job, rank: int | None = None) -> None:
+        self._news: queue.SimpleQueue[JobStatus | LogPage | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running = 2
+        self._error: BaseException | None = None
+        self._stop = threading.Event()
+        for source in (job.follow_pages(rank), job.follow_status(self._stop)):
+            threading.Thread(target=self._push, args=(source,), name=f"gpulayer-follow-{job.id}", daemon=True).start()
+
+    def next(self, timeout: float | None = None) -> JobStatus | LogPage | None:
+        """What comes next, a record or a page of output; None once the job has ended and all has been given.
+
+        Raises:
+            queue.Empty: nothing within `timeout` seconds.
+            BaseException: what kept one of the two threads from asking on.
+        """
+        while True:
+            # Read before the queue is: who has stopped running has put everything before.
+            running = self._running
+            if self._error is not None and self._news.empty():
+                raise self._error
+            if not running and self._news.empty():
+                return None
+            item = self._news.get(timeout=timeout)
+            if item is not None:
+                return item
+
+    def close(self) -> None:
+        """Ask no further. A held call of the threads ends by itself within `LONG_POLL_SECONDS`; nobody waits for that."""
+        self._stop.set()
+
+    def _push(self, source: Iterable[JobStatus | LogPage]) -> None:
+        try:
+            for item in source:
+                self._news.put(item)
+                if self._stop.is_set():
+                    return
+        except BaseException as error:  # noqa: BLE001 - top of a thread: whatever ended it is raised by next(), not lost
+            self._error = error
+        finally:
+            with self._lock:
+                self._running -= 1
+            # An end is a state, not news: an interrupt may lose what was just taken from the queue, and this only wakes.
+            self._news.put(None)
+
+
+def follow_through_interrupts(job: Job, show: Callable[[Following], None], *, on_interrupt: Callable[[int], None] | None = None) -> int:
+    """Show the job until it has ended, whatever Ctrl-C the person presses meanwhile; returns how many those were.
+
+    The first one cancels the job, a second one kills it; both times its end is waited for.
+
+    Args:
+        job: whose news.
+        show: takes the news until there are no more; called again after an interrupt.
+        on_interrupt: told the number of each interrupt, before it is acted upon.
+    """
+    interrupts = ordered = 0
+    following: Following | None = None
+    try:
+        while True:
+            # An interrupt may come at any line: before the first news, or while the job is being cancelled.
+            try:
+                if interrupts > ordered:
+                    ordered = interrupts
+                    if on_interrupt is not None:
+                        on_interrupt(interrupts)
+                    job.cancel(force=interrupts > 1)
+                following = following or Following(job)
+                show(following)
+                return interrupts
+            except KeyboardInterrupt:
+                interrupts += 1
+    finally:
+        if following is not None:
+            following.close()

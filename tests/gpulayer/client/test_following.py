@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+from support.client import chunk, job_status
+
+from gpulayer.client.following import Following
+from gpulayer.protocol import LogPage
+from gpulayer.states import JobState
+
+PAGE = LogPage(chunks=(chunk(b"one\n"),), next=1, complete=False)
+
+
+class ScriptedJob:
+    """A job whose two streams of news a test writes down; each waits for `go` before its end."""
+
+    id = "j1"
+
+    def __init__(self, pages=(), records=(), error: BaseException | None = None) -> None:
+        self.go = threading.Event()
+        self._pages, self._records, self._error = pages, records, error
+
+    def follow_pages(self, rank):
+        yield from self._pages
+        self.go.wait(10)
+        if self._error is not None:
+            raise self._error
+
+    def follow_status(self, stop):
+        yield from self._records
+        self.go.wait(10)
+
+
+def all_of(following: Following) -> list:
+    return list(iter(lambda: following.next(10), None))
+
+
+def test_news_of_both_kinds_come_and_then_an_end_that_lasts():
+    job = ScriptedJob([PAGE], [job_status(JobState.RUNNING)])
+    following = Following(job)
+    first = [following.next(10), following.next(10)]
+    assert PAGE in first
+    assert job_status(JobState.RUNNING) in first
+    with pytest.raises(queue.Empty):
+        following.next(0.001)
+    job.go.set()
+    assert all_of(following) == []
+    assert all_of(following) == []
+
+
+@pytest.mark.parametrize("error", [KeyError("odd"), SystemExit(3)])
+def test_whatever_ends_a_thread_is_raised_after_what_had_come(error):
+    job = ScriptedJob([PAGE], error=error)
+    job.go.set()
+    following = Following(job)
+    assert following.next(10) == PAGE
+    with pytest.raises(type(error)):
+        following.next(10)
