@@ -106,10 +106,10 @@ _R, _WR, _X = Action.READ, Action.WRITE, Action.EXECUTE
 CALLS: dict[str, Call] = {
     call.name: call
     for call in (
-        _call("submit_job", "POST /v1/jobs", SubmitJob, JobStatus, _X, _C, summary="Submit a job"),
+        _call("submit", "POST /v1/jobs", SubmitJob, JobStatus, _X, _C, summary="Submit a job"),
         _call("list_jobs", "GET /v1/jobs", ListJobs, JobList, _R, _C, summary="Jobs, newest first"),
-        _call("get_job", "GET /v1/jobs/{job_id}", GetJob, JobStatus, _R, _C, summary="One job, now or once it has changed or ended"),
-        _call("cancel_job", "POST /v1/jobs/{job_id}/cancel", CancelJob, JobStatus, _WR, _C, summary="Stop a job"),
+        _call("wait_job", "GET /v1/jobs/{job_id}", GetJob, JobStatus, _R, _C, summary="One job, now or once it has changed or ended"),
+        _call("cancel", "POST /v1/jobs/{job_id}/cancel", CancelJob, JobStatus, _WR, _C, summary="Stop a job"),
         _call("read_logs", "GET /v1/jobs/{job_id}/logs", ReadLogs, LogPage, _R, _C, summary="A job's output from a cursor on"),
         _call("read_events", "GET /v1/events", ReadEvents, EventPage, _R, _C, summary="What has changed since a cursor"),
         _call("list_workers", "GET /v1/workers", ListWorkers, WorkerList, _R, _C, summary="Workers and their devices"),

@@ -161,7 +161,11 @@ def _named_server(server: str, home: Path | None, token: str | None) -> tuple[Tr
 
 
 def _home_id(transport: Transport) -> str:
-    health: Health = transport.call(CALLS["get_health"], GetHealth())
+    try:
+        health: Health = transport.call(CALLS["get_health"], GetHealth())
+    except BaseException:
+        transport.close()
+        raise
     return health.home_id
 
 

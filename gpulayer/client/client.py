@@ -134,7 +134,7 @@ class Client:
             source=upload_bundle(self._transport, source) if source is not None else None,
             inputs=upload_inputs(self._transport, spec.inputs),
         )
-        return Job(self, self.call("submit_job", request))
+        return Job(self, self.call("submit", request))
 
     def job(self, job_id: str) -> Job:
         """The job with this id.
@@ -142,7 +142,7 @@ class Client:
         Raises:
             UnknownJob: there is none.
         """
-        return Job(self, self.call("get_job", GetJob(job_id=JobId(job_id))))
+        return Job(self, self.call("wait_job", GetJob(job_id=JobId(job_id))))
 
     def jobs(self, state: JobState | str | None = None, limit: int = 50) -> list[Job]:
         """The newest jobs first, at most `limit`; of one state, or all."""

@@ -102,7 +102,7 @@ class Job:
 
     def cancel(self, force: bool = False) -> Job:
         """Order the job to stop: SIGINT, and after its grace SIGTERM and SIGKILL; with `force` SIGKILL at once. Does not wait."""
-        self._status = self._client.call_patiently("cancel_job", CancelJob(job_id=self.id, force=force))
+        self._status = self._client.call_patiently("cancel", CancelJob(job_id=self.id, force=force))
         return self
 
     # ---- output
@@ -169,7 +169,7 @@ class Job:
         status = self._status
         while not status.state.is_terminal and not stop.is_set():
             revision = status.revision
-            status = self._client.call_patiently("get_job", GetJob(job_id=self.id, wait=LONG_POLL_SECONDS, after_revision=revision))
+            status = self._client.call_patiently("wait_job", GetJob(job_id=self.id, wait=LONG_POLL_SECONDS, after_revision=revision))
             if status.revision != revision:
                 self._status = status
                 yield status
@@ -221,5 +221,5 @@ class Job:
         return [task.outputs for task in sorted(self._status.tasks, key=lambda task: task.node)]
 
     def _ask(self, request: GetJob) -> Job:
-        self._status = self._client.call_patiently("get_job", request)
+        self._status = self._client.call_patiently("wait_job", request)
         return self

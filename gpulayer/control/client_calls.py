@@ -44,7 +44,7 @@ LOG_PAGE_LIMIT_BYTES = 1024 * 1024
 class ClientCalls(OpenHome):
     """What clients ask of an open home."""
 
-    async def submit_job(self, request: SubmitJob, caller: Caller) -> JobStatus:
+    async def submit(self, request: SubmitJob, caller: Caller) -> JobStatus:
         """Accept a job and place it if it fits (see `submitting.submit_job`).
 
         Raises:
@@ -61,7 +61,7 @@ class ClientCalls(OpenHome):
 
         return await self._database.write(change)
 
-    async def get_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
+    async def wait_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
         """A job's record, held until it is terminal or, with `after_revision`, newer than that."""
 
         async def check() -> tuple[JobStatus, bool]:
@@ -83,7 +83,7 @@ class ClientCalls(OpenHome):
 
         return await self._database.read(question)
 
-    async def cancel_job(self, *, job_id: JobId, force: bool = False) -> JobStatus:
+    async def cancel(self, *, job_id: JobId, force: bool = False) -> JobStatus:
         """Ask a job to stop. Asked again, or of a job that has ended, it changes nothing."""
         now = self._clock.now()
 

@@ -26,7 +26,7 @@ from gpulayer.protocol import Message
 
 _log = logging.getLogger(__name__)
 
-_FOR_CALLER = frozenset({"submit_job", "create_join_token", "start_local_workers", "register_worker"})
+_FOR_CALLER = frozenset({"submit", "create_join_token", "start_local_workers", "register_worker"})
 """Calls whose answer depends on who makes them: their methods take request and caller, all others the request's fields."""
 
 

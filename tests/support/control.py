@@ -116,13 +116,13 @@ _keys = iter(range(10**9))
 async def submit(control_plane: ControlPlane, spec: AnyJob | None = None, *, key: str | None = None, caller: Caller = USER) -> JobStatus:
     """Submit through the one entry, under a key of its own unless one is given."""
     request = SubmitJob(spec=spec or command(), idempotency_key=key or f"key-{next(_keys)}")
-    answer = await control_plane.handle(CALLS["submit_job"], request, caller)
+    answer = await control_plane.handle(CALLS["submit"], request, caller)
     assert isinstance(answer, JobStatus)
     return answer
 
 
 async def status(control_plane: ControlPlane, job_id: JobId, *, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
-    answer = await control_plane.handle(CALLS["get_job"], GetJob(job_id=job_id, wait=wait, after_revision=after_revision), USER)
+    answer = await control_plane.handle(CALLS["wait_job"], GetJob(job_id=job_id, wait=wait, after_revision=after_revision), USER)
     assert isinstance(answer, JobStatus)
     return answer
 

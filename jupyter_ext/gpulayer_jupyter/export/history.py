@@ -7,14 +7,17 @@ file is never read. Runs in the kernel.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from gpulayer.bundle.executing import executing_place
-from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile, load_weights_piece, with_kept_fits
+from gpulayer_jupyter.export.fit_pieces import load_weights_piece, with_kept_fits
+from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
 
 UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
@@ -99,7 +102,7 @@ class HistoryRecorder:
 
     def remember_weights(self, name: str, file: Path) -> None:
         """The job of the running cell left other weights in a model than its source gives it: keep them for later jobs."""
-        self._remember(name, self._folder.keep(".safetensors", lambda kept: kept.write_bytes(file.read_bytes())))
+        self._remember(name, self._folder.keep(".safetensors", partial(shutil.copyfile, file)))
 
     def _remember(self, name: str, weights: KeptFile) -> None:
         if self.current is not None:

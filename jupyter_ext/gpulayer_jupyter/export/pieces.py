@@ -33,7 +33,7 @@ class Piece:
         always: it travels whatever the slice says.
         files: what it reads beside the script: path in the bundle → file.
         spans: where it stands in the transformed text; below a magic that runs text of its own, there as well.
-        restores: the name whose value this statement gives the state that it has in the kernel; see `kept_fits.py`.
+        restores: the name whose value this statement gives the state that it has in the kernel; see `fit_pieces.py`.
         spared: names that count as unchanged by this statement.
         replays: set where a `Trainer.fit` ran in it: the files that stand for the fit, or none where it trains again.
     """

@@ -128,6 +128,7 @@ class _Flow:
         self.values: dict[str, _Value] = {}
         self.steps: list[Step] = []
         self._random: dict[str, list[int]] = {}  # family → statements since it was seeded; absent: never seeded
+        self._defining: set[int] = set()  # statements that import and define
         self._restored: dict[str, set[int]] = {}  # name → what restored its value's state, since it was bound
         self._star_names = star_names
 
@@ -150,6 +151,8 @@ class _Flow:
 
     def _run(self, index: int, step: Step, piece: Piece, at_once: Sequence[Use]) -> None:
         effects = step.effects
+        if isinstance(piece.node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self._defining.add(index)
         calls = self._called_uses(at_once)
         reads = {use.name for use in at_once} | {use.name for use in calls}
         deep = self._expand(reads)
@@ -177,11 +180,14 @@ class _Flow:
         self.values.setdefault(name, _Value(defs=[], objects={index}))
         before = self._restored.setdefault(name, set())
         whole = name == target
-        for value in self.values.values():
-            if value is self.values[name] or (value.objects & self.values[name].objects and not value.atom):
+        # What its class and other imports hold beside is not the object's state.
+        held = self.values[name].objects - (self._defining if self.values[name].kind == "value" else set())
+        step.depends = {needed for use in step.effects.uses if use.name in self.values for needed in self.values[use.name].defs}
+        step.depends -= before if whole else set()
+        step.depends_at_once = set(step.depends)
+        for other, value in self.values.items():
+            if other == name or (value.kind == "value" and not value.atom and value.objects & held):
                 value.defs = [*(needed for needed in value.defs if not (whole and needed in before)), index]
-        value = self.values[name]
-        step.depends = step.depends_at_once = {needed for needed in value.defs if needed != index}
         if whole:
             self._restored[name] = {index}
         step.changes = step.alters = step.touches = {name}

@@ -7,12 +7,12 @@ from gpulayer_server.handlers.calls import CallHandler, serve
 
 class JobsHandler(CallHandler):
     get = serve("list_jobs")
-    post = serve("submit_job")
+    post = serve("submit")
 
 
 class JobHandler(CallHandler):
-    get = serve("get_job")
+    get = serve("wait_job")
 
 
 class CancelHandler(CallHandler):
-    post = serve("cancel_job")
+    post = serve("cancel")

@@ -22,7 +22,7 @@ def test_our_message_is_decoded_and_unknown_fields_are_ignored():
 def test_our_error_comes_back_as_its_own_class():
     sent = UnknownJob("No job has this id.", asked="j9", fix="See gpulayer jobs.", details={"a": 1})
     with pytest.raises(UnknownJob) as raised:
-        read_answer(CALLS["get_job"], 404, {}, json.dumps(encode_error(sent)).encode(), url=URL)
+        read_answer(CALLS["wait_job"], 404, {}, json.dumps(encode_error(sent)).encode(), url=URL)
     assert (raised.value.asked, raised.value.fix, raised.value.details) == ("j9", "See gpulayer jobs.", {"a": 1})
 
 

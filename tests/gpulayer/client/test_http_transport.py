@@ -27,8 +27,8 @@ from gpulayer.states import JobState
 def test_a_get_carries_its_fields_in_path_and_query_and_the_token_in_a_header():
     with scripted_server(lambda request: Answer(body=job_status(JobState.SUCCEEDED))) as server:
         transport = HttpTransport(server.url + "base", "secret")
-        status = transport.call(CALLS["get_job"], GetJob(job_id="j1", wait=2.5))
-        transport.call(CALLS["get_job"], GetJob(job_id="j1", after_revision=3))
+        status = transport.call(CALLS["wait_job"], GetJob(job_id="j1", wait=2.5))
+        transport.call(CALLS["wait_job"], GetJob(job_id="j1", after_revision=3))
         transport.close()
     assert status.state is JobState.SUCCEEDED
     first, second = server.requests
@@ -42,7 +42,7 @@ def test_a_post_carries_its_other_fields_as_json_and_flags_travel_in_queries():
     answers = {"/gpulayer/v1/jobs/j1/cancel": job_status(), "/gpulayer/v1/workers": WorkerList(workers=())}
     with scripted_server(lambda request: Answer(body=answers[request.path])) as server:
         transport = HttpTransport(server.url, None)
-        transport.call(CALLS["cancel_job"], CancelJob(job_id="j1", force=True))
+        transport.call(CALLS["cancel"], CancelJob(job_id="j1", force=True))
         transport.call(CALLS["list_workers"], ListWorkers(include_gone=True))
         transport.close()
     assert server.requests[0].json() == {"force": True}
@@ -98,7 +98,7 @@ def test_close_ends_calls_that_other_threads_hold():
 
     def hold():
         try:
-            transport.call(CALLS["get_job"], GetJob(job_id="j1", wait=30))
+            transport.call(CALLS["wait_job"], GetJob(job_id="j1", wait=30))
         except BaseException as error:
             caught.append(error)
 
@@ -156,7 +156,7 @@ def test_an_id_cannot_lead_to_another_path():
     transport = HttpTransport("http://127.0.0.1:1/", None)
     for job_id in ("../workers", "a/b", "", "..", "j?x=1"):
         with pytest.raises(InvalidSpec):
-            transport.call(CALLS["get_job"], GetJob(job_id=job_id))
+            transport.call(CALLS["wait_job"], GetJob(job_id=job_id))
     transport.close()
 
 

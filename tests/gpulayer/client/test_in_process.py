@@ -60,7 +60,7 @@ def transport(loop, answers):
 def test_answers_and_errors_come_back_as_they_are(transport):
     assert transport.call(CALLS["get_health"], GetHealth()).home_id == "me"
     with pytest.raises(UnknownJob):
-        transport.call(CALLS["get_job"], GetJob(job_id="j1"))
+        transport.call(CALLS["wait_job"], GetJob(job_id="j1"))
 
 
 def test_many_threads_may_call_at_once(transport):
@@ -70,7 +70,7 @@ def test_many_threads_may_call_at_once(transport):
 
 def test_close_ends_held_calls_and_cancels_their_work(transport, answers):
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(transport.call, CALLS["get_job"], GetJob(job_id="j1", wait=30))
+        held = pool.submit(transport.call, CALLS["wait_job"], GetJob(job_id="j1", wait=30))
         assert answers.waiting.wait(10)
         transport.close()
         with pytest.raises(Interrupted):
@@ -82,7 +82,7 @@ def test_close_ends_held_calls_and_cancels_their_work(transport, answers):
 
 def test_a_deadline_ends_the_call_and_its_work(transport, answers):
     with pytest.raises(ServerUnreachable):
-        transport.call(CALLS["get_job"], GetJob(job_id="j1", wait=30), timeout=0.01)
+        transport.call(CALLS["wait_job"], GetJob(job_id="j1", wait=30), timeout=0.01)
     assert answers.cancelled.wait(10)
 
 

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-import signal
 import threading
 
 import pytest
 from support.client import chunk, job_status
 
-from gpulayer.client.terminal import follow_in_terminal, mark_of
+from gpulayer.client import terminal
+from gpulayer.client.terminal import mark_of, print_line
 from gpulayer.protocol import LogPage
 from gpulayer.states import JobState
 
 
-class InterruptedJob:
-    """A job at whose first line, and at the order to cancel, somebody presses Ctrl-C; it ends when it is killed."""
+class StubbornJob:
+    """A job that prints a line and ends when it is killed; somebody presses Ctrl-C again while it is being cancelled."""
 
     id = "j1"
     outputs = {}
@@ -24,8 +24,6 @@ class InterruptedJob:
 
     def follow_pages(self, rank):
         self.followed += 1
-        # It may come at any moment: also before the first line is shown.
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         yield LogPage(chunks=(chunk(b"first\n", sequence=1),), next=1, complete=False)
         self._ended.wait(10)
         yield LogPage(chunks=(chunk(b"last\n", sequence=2, offset=6, first_line=1),), next=2, complete=True)
@@ -41,10 +39,16 @@ class InterruptedJob:
         self._ended.set()
 
 
-def test_each_interrupt_orders_once_and_nothing_is_read_again(capsys):
-    job = InterruptedJob()
+def test_each_interrupt_orders_once_and_nothing_is_read_again(monkeypatch, capsys):
+    def interrupted_after(line):
+        print_line(line)
+        if line.text == "first":
+            raise KeyboardInterrupt  # as if Ctrl-C came then
+
+    monkeypatch.setattr(terminal, "print_line", interrupted_after)
+    job = StubbornJob()
     with pytest.raises(KeyboardInterrupt):
-        follow_in_terminal(job)
+        terminal.follow_in_terminal(job)
     assert job.orders == [False, True]
     assert job.followed == 1
     captured = capsys.readouterr()

@@ -50,7 +50,7 @@ from gpulayer.states import JobState
 
 
 async def cancel(control_plane, job_id, **fields):
-    return await control_plane.handle(CALLS["cancel_job"], CancelJob(job_id=job_id, **fields), USER)
+    return await control_plane.handle(CALLS["cancel"], CancelJob(job_id=job_id, **fields), USER)
 
 
 def test_a_job_from_submit_to_success(tmp_path):
@@ -390,7 +390,7 @@ def test_a_job_whose_source_was_not_uploaded_is_refused(tmp_path):
         async with open_control_plane(tmp_path / "home") as plane:
             for fields in ({"source": "0" * 64}, {"inputs": {"data": InputFile(sha256="0" * 64, size_bytes=1)}}):
                 with pytest.raises(UnknownArtifact):
-                    await plane.handle(CALLS["submit_job"], SubmitJob(spec=command(), idempotency_key="k", **fields), USER)
+                    await plane.handle(CALLS["submit"], SubmitJob(spec=command(), idempotency_key="k", **fields), USER)
 
     run(check())
 
@@ -417,8 +417,8 @@ def test_calls_are_refused_to_the_wrong_role_and_the_wrong_worker(tmp_path):
             worker = await TalkingWorker.join(plane)
             other = Caller(role=Role.WORKER, user="ada", worker_id="w0")
             for name, request, caller in [
-                ("submit_job", SubmitJob(spec=command(), idempotency_key="k"), other),
-                ("get_job", GetJob(job_id="j"), Caller(role=Role.JOIN, user="ada")),
+                ("submit", SubmitJob(spec=command(), idempotency_key="k"), other),
+                ("wait_job", GetJob(job_id="j"), Caller(role=Role.JOIN, user="ada")),
                 ("acquire_task", AcquireTask(worker_id=worker.worker_id, boot=worker.boot, free=1), USER),
                 ("acquire_task", AcquireTask(worker_id=worker.worker_id, boot=worker.boot, free=1), other),
                 ("register_worker", registration(worker_id=worker.worker_id), other),
@@ -660,7 +660,7 @@ def test_a_submit_looks_for_its_artifacts_off_the_loop(tmp_path, monkeypatch):
             monkeypatch.setattr(ArtifactFiles, "path", path)
             inputs = {f"in{number}": InputFile(sha256=str(number) * 64, size_bytes=1) for number in range(5)}
             request = SubmitJob(spec=command(), idempotency_key="k", source="a" * 64, inputs=inputs)
-            await plane.handle(CALLS["submit_job"], request, USER)
+            await plane.handle(CALLS["submit"], request, USER)
             assert len(threads) == 6
             assert len(set(threads)) == 1  # one hop for all of them
             assert threading.get_ident() not in threads
