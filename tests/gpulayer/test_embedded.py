@@ -10,7 +10,7 @@ import threading
 import psutil
 import pytest
 
-from gpulayer import CommandJob
+from gpulayer import CommandJob, DistributedJob
 from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import Interrupted, Unsupported
 from gpulayer.states import JobState
@@ -59,6 +59,16 @@ def test_a_home_that_cannot_be_made_is_an_error_and_leaves_no_thread(tmp_path):
         EmbeddedControlPlane.open(tmp_path / "file")
     after = {thread for thread in threading.enumerate() if thread.name.startswith("gpulayer-")}
     assert after <= before
+
+
+def test_what_a_job_lacks_is_started_for_it(control_plane, monkeypatch):
+    monkeypatch.setattr("gpulayer.worker.agent.find_frameworks", lambda python: {})
+    client = control_plane.client()
+    client.ensure_local_workers(1, cpu_devices=1)
+    started = client.start_workers_for(DistributedJob(script="x.py", nodes=2, devices=2, accelerator="cpu"))
+    assert [len([device for device in worker.devices if device.accelerator == "cpu"]) for worker in started] == [2, 2]
+    assert client.start_workers_for(DistributedJob(script="x.py", nodes=2, devices=2, accelerator="cpu")) == []
+    assert len(client.workers()) == 3
 
 
 def test_whatever_fails_in_closing_neither_the_loop_nor_its_thread_is_left(control_plane, monkeypatch):

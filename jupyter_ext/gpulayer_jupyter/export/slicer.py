@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -159,11 +159,15 @@ class _Flow:
         for names, depends in ((reads, step.depends_at_once), (deep, step.depends)):
             for name in names:
                 depends.update(self.values[name].defs if name in self.values else ())
-        for depends in (step.depends_at_once, step.depends):
-            depends -= self._restored.get(_sets_mode(piece.node), set())
         changed = {use.name for use in (*at_once, *calls) if self._may_change(use)} | {
             name for use in (*at_once, *calls) for name in self._later_binds(use)
         }
+        mode_of = _sets_mode(piece.node)
+        if mode_of in self._restored:  # else nobody knows that it is a model
+            step.depends -= self._restored[mode_of]
+            step.depends_at_once -= self._restored[mode_of]
+            self._add_to_state(mode_of, index, step)
+            changed = set()
         step.ambient = any(self._is_ambient(use) for use in at_once)
         families = self._draw(index, step, (*at_once, *calls), simple=isinstance(piece.node, ast.Expr), joins=not piece.spared)
         self._change(index, step, changed, calls, at_once, spared=piece.spared)
@@ -180,17 +184,21 @@ class _Flow:
         self.values.setdefault(name, _Value(defs=[], objects={index}))
         before = self._restored.setdefault(name, set())
         whole = name == target
-        # What its class and other imports hold beside is not the object's state.
-        held = self.values[name].objects - (self._defining if self.values[name].kind == "value" else set())
         step.depends = {needed for use in step.effects.uses if use.name in self.values for needed in self.values[use.name].defs}
         step.depends -= before if whole else set()
         step.depends_at_once = set(step.depends)
-        for other, value in self.values.items():
-            if other == name or (value.kind == "value" and not value.atom and value.objects & held):
-                value.defs = [*(needed for needed in value.defs if not (whole and needed in before)), index]
+        self._add_to_state(name, index, step, instead_of=before if whole else frozenset())
         if whole:
             self._restored[name] = {index}
-        step.changes = step.alters = step.touches = {name}
+        step.alters = step.touches = step.changes
+
+    def _add_to_state(self, name: str, index: int, step: Step, *, instead_of: Collection[int] = ()) -> None:
+        """The statement changes what this name's object holds, and of its class and of imports nothing."""
+        held = self.values[name].objects - (self._defining if self.values[name].kind == "value" else set())
+        for other, value in self.values.items():
+            if other == name or (value.kind == "value" and not value.atom and value.objects & held):
+                step.changes.add(other)
+                value.defs = [*(needed for needed in value.defs if needed not in instead_of), index]
 
     # ---- what is read and called
 

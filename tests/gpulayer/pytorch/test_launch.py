@@ -7,7 +7,8 @@ from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.source_provider import Source
 from gpulayer.errors import InvalidSpec, Unsupported
 from gpulayer.pytorch import is_launcher_process, launch
-from gpulayer.pytorch.launch import job_from_source
+from gpulayer.pytorch.launch import job_from_source, submit_source
+from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import CommandJob, DistributedJob
 
 SOURCE = Source(bundle=Bundle({"train.py": b""}), script="train.py", args=("--lr", "1"), title="my train (2)")
@@ -52,6 +53,20 @@ def test_more_are_a_distributed_job(nodes: int, devices: int) -> None:
     assert isinstance(job, DistributedJob)
     assert (job.nodes, job.devices, job.script, job.args, job.name, job.retries) == (nodes, devices, "train.py", ("--lr", "1"), "mine", 1)
     assert job.requires == ("torch", "torch.cuda")
+
+
+def test_the_grace_is_the_jobs_own() -> None:
+    assert job_from_source(SOURCE, nodes=1, devices=1, accelerator="auto", grace_seconds=60.0).grace_seconds == 60.0
+    assert job_from_source(SOURCE, nodes=1, devices=1, accelerator="auto").grace_seconds == GRACE_SECONDS
+
+
+@pytest.mark.parametrize(("started", "said"), [([], ""), (["w1", "w2"], "gpulayer: started 2 local workers × 1 CPU device\n")])
+def test_what_was_started_for_a_job_is_said(started: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = job_from_source(SOURCE, nodes=2, devices=1, accelerator="auto")
+    job = SimpleNamespace(status=SimpleNamespace(spec=spec))
+    client = SimpleNamespace(start_workers_for=lambda spec: started, submit=lambda spec, source: job)
+    assert submit_source(client, spec, SOURCE) is job
+    assert capsys.readouterr().err == said
 
 
 def test_each_accelerator_names_its_capability() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -321,7 +322,10 @@ def test_cancel_ends_a_script_that_waits_for_its_threads(keeper, tmp_path):
 
 
 def test_cancel_of_a_shell_command_reaches_what_it_runs(keeper, tmp_path):
-    task = start_task(keeper, tmp_path, {}, argv=["sh", "-c", "echo ready; sleep 1000; echo never"], grace_seconds=60)
+    # What it runs says that it is ready: a signal that comes while a shell is starting something is kept for after that.
+    child = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); print('ready', flush=True); signal.pause()"
+    line = f"{shlex.quote(sys.executable)} child.py; echo never"
+    task = start_task(keeper, tmp_path, {"child.py": child}, argv=["sh", "-c", line], grace_seconds=60)
     task.events.wait_for("ready")
     task.process.stop("cancel")
     assert task.result(30).state == "cancelled"
