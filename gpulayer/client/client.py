@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -206,17 +207,21 @@ class Client:
         return [worker for worker in _alive_local(self.workers()) if worker.worker_id not in known]
 
     def missing_workers(self, spec: AnyJob, workers: Iterable[WorkerStatus]) -> int:
-        """How many local workers `start_workers_for` starts for this job: one a node where none is alive on this machine's server.
+        """How many local workers `start_workers_for` starts for this job on this machine's own control plane: one a node.
 
-        An embedded control plane has no operator who would add workers: there, what is alive and could never hold a share
-        of the job does not count.
+        Where somebody else's worker is alive there is an operator, who adds workers. Where there are only local ones, those
+        that could never hold a share of the job don't count; but more CPU ranks a node than `most_cpu_ranks()` are not started
+        unasked. An embedded control plane counts only workers that speak to it: a dead process's ones look alive for a while.
         """
-        alive = [worker for worker in workers if worker.state == "alive"]
-        if not self.is_local or (alive and not self.is_embedded):
+        if not self.is_local:
             return 0
-        if alive and (spec.accelerator not in ("auto", "cpu") or any(map(_offers_accelerators, _alive_local(alive)))):
+        alive = [worker for worker in workers if worker.state == "alive" and (worker.local or not self.is_embedded)]
+        if any(not worker.local for worker in alive):
+            return 0
+        if alive and (spec.accelerator not in ("auto", "cpu") or any(map(_offers_accelerators, alive))):
             return 0  # a machine's accelerators are all offered by its first worker, and only one worker may offer them
-        return max(0, node_count(spec) - sum(_could_hold(worker, spec) for worker in alive))
+        missing = max(0, node_count(spec) - sum(_could_hold(worker, spec) for worker in alive))
+        return missing if not alive or spec.devices <= most_cpu_ranks() else 0
 
     def _start_local_workers(
         self, count: int, *, cpu_devices: int | None, python: str = sys.executable, simulate_devices: str | None = None
@@ -281,6 +286,13 @@ class Client:
 
 def _alive_local(workers: list[WorkerStatus]) -> list[WorkerStatus]:
     return [worker for worker in workers if worker.local and worker.state == "alive"]
+
+
+def most_cpu_ranks() -> int:
+    """How many CPU ranks a worker gets for a job that nobody started workers for: a rank is a place, not a core, but there are
+    limits to what a machine should be asked unwatched.
+    """
+    return max(8, os.cpu_count() or 1)
 
 
 def _could_hold(worker: WorkerStatus, spec: AnyJob) -> bool:

@@ -18,22 +18,6 @@ from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.effects import Effects, Use, effects_of
 from gpulayer_jupyter.export.pieces import Piece
 
-MODULE_NAMES = frozenset({"__name__", "__file__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__", "__annotations__"})
-_IPYTHON_BUILTINS = frozenset({"get_ipython"})
-
-Kind = Literal["module", "imported", "def", "class", "value"]
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A name that a kept statement reads and that no statement of the history binds."""
-
-    name: str
-    piece: int
-    line: int  # in the piece's parsed text
-    soft: bool  # read only when a function is called, or perhaps never
-
-
 @dataclass(slots=True)
 class Step:
     """What the forward pass found about one statement."""
@@ -63,18 +47,6 @@ class Slice:
     steps: tuple[Step, ...]
     missing: tuple[Missing, ...]
     defs: dict[str, list[int]]
-
-
-@dataclass(slots=True)
-class _Value:
-    defs: list[int]
-    kind: Kind = "value"
-    origin: str | None = None
-    objects: set[int] = field(default_factory=set)
-    later: frozenset[Use] = frozenset()
-    later_binds: frozenset[str] = frozenset()
-    families: frozenset[str] = frozenset()
-    atom: bool = False  # a number, text or the like: nothing can change it in place
 
 
 def no_star_names(module: str) -> Iterable[str]:  # noqa: ARG001 - the answer of somebody who knows no modules
@@ -110,11 +82,6 @@ def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names:
     )
 
 
-def is_builtin(name: str) -> bool:
-    """Whether plain Python knows the name without anybody binding it."""
-    return name in MODULE_NAMES or (hasattr(builtins, name) and name not in _IPYTHON_BUILTINS) or name == "display"
-
-
 def _sets_mode(node: ast.stmt) -> str:
     """The name of the model of `model.eval()` and the like: what its weights are does not matter to it."""
     match node:
@@ -125,7 +92,7 @@ def _sets_mode(node: ast.stmt) -> str:
 
 class _Flow:
     def __init__(self, star_names: Callable[[str], Iterable[str]]) -> None:
-        self.values: dict[str, _Value] = {}
+        self.values = Values()
         self.steps: list[Step] = []
         self._random: dict[str, list[int]] = {}  # family → statements since it was seeded; absent: never seeded
         self._defining: set[int] = set()  # statements that import and define
@@ -159,7 +126,7 @@ class _Flow:
         for names, depends in ((reads, step.depends_at_once), (deep, step.depends)):
             for name in names:
                 depends.update(self.values[name].defs if name in self.values else ())
-        changed = {use.name for use in (*at_once, *calls) if self._may_change(use)} | {
+        changed = {use.name for use in (*at_once, *calls) if self.values.may_change(use)} | {
             name for use in (*at_once, *calls) for name in self._later_binds(use)
         }
         mode_of = _sets_mode(piece.node)
@@ -181,7 +148,7 @@ class _Flow:
     def _restore(self, index: int, step: Step, target: str) -> None:
         """The statement runs nothing and gives an object's whole state: what restored it before is not needed for it."""
         name = re.split(r"[.[]", target, maxsplit=1)[0]
-        self.values.setdefault(name, _Value(defs=[], objects={index}))
+        self.values.setdefault(name, Value(defs=[], objects={index}))
         before = self._restored.setdefault(name, set())
         whole = name == target
         step.depends = {needed for use in step.effects.uses if use.name in self.values for needed in self.values[use.name].defs}
@@ -217,72 +184,34 @@ class _Flow:
     def _called_uses(self, uses: Iterable[Use]) -> list[Use]:
         """What may happen inside the functions that these uses may call."""
         found: dict[Use, None] = {}
-        pending = [use.name for use in uses if self._may_run(use)]
+        pending = [use.name for use in uses if self.values.may_run(use)]
         seen = set(pending)
         while pending:
             value = self.values.get(pending.pop())
             for use in value.later if value is not None else ():
                 found[use] = None
-                if self._may_run(use) and use.name not in seen:
+                if self.values.may_run(use) and use.name not in seen:
                     seen.add(use.name)
                     pending.append(use.name)
         return list(found)
 
-    def _may_run(self, use: Use) -> bool:
-        if use.how == "read":
-            return False
-        return not (use.how == "argument" and self._leaves_arguments(use.callee) and use.callee[0] != "map")
-
-    def _dotted(self, use: Use) -> str | None:
-        value = self.values.get(use.name)
-        if value is None or value.origin is None:
-            return None
-        return ".".join((value.origin, *use.path))
-
-    def _leaves_arguments(self, callee: tuple[str, ...]) -> bool:
-        if not callee:
-            return False
-        value = self.values.get(callee[0])
-        if value is None:
-            return len(callee) == 1 and callee[0] in libraries.PURE_BUILTINS
-        return value.origin is not None and libraries.leaves_arguments(".".join((value.origin, *callee[1:])))
-
     # ---- what changes
-
-    def _may_change(self, use: Use) -> bool:
-        value = self.values.get(use.name)
-        if value is None or value.atom or use.how == "read":
-            return False
-        if use.how == "changed":
-            return value.kind in ("value", "imported") or bool(use.path)
-        if use.how == "base":
-            return False
-        if use.how == "argument":
-            if value.kind in ("module", "def", "class"):
-                return False
-            single = use.callee[0] if len(use.callee) == 1 and use.callee[0] not in self.values else ""
-            return not self._leaves_arguments(use.callee) or libraries.uses_up_iterators(single)
-        if value.kind == "module":
-            return use.how == "method" and not use.result_used and not libraries.only_shows(self._dotted(use) or "")
-        if value.kind == "imported":
-            return use.how == "method" and not use.result_used
-        return value.kind == "value" or use.how == "method"
 
     def _later_binds(self, use: Use) -> frozenset[str]:
         value = self.values.get(use.name)
-        return value.later_binds if value is not None and self._may_run(use) else frozenset()
+        return value.later_binds if value is not None and self.values.may_run(use) else frozenset()
 
     def _is_ambient(self, use: Use) -> bool:
-        dotted = self._dotted(use)
+        dotted = self.values.dotted(use)
         return use.how in ("changed", "method", "called") and dotted is not None and libraries.changes_surroundings(dotted)
 
     def _draw(self, index: int, step: Step, uses: Iterable[Use], *, simple: bool, joins: bool) -> set[str]:
         drawn: set[str] = set()
         for use in uses:
             value = self.values.get(use.name)
-            if value is None or use.how == "base" or not self._may_run(use):
+            if value is None or use.how == "base" or not self.values.may_run(use):
                 continue
-            dotted = self._dotted(use)
+            dotted = self.values.dotted(use)
             if dotted is not None and use.how in ("method", "called") and libraries.is_seeding(dotted):
                 for family in libraries.random_families(dotted):
                     certain = simple and not use.later
@@ -330,7 +259,7 @@ class _Flow:
                     value.families |= families
         for name in changed - self.values.keys():
             step.changes.add(name)
-            self.values[name] = _Value(defs=[index], objects={index})
+            self.values[name] = Value(defs=[index], objects={index})
 
     # ---- what is bound
 
@@ -348,7 +277,7 @@ class _Flow:
             value = self.values.get(use.name)
             if value is None or value.atom:
                 continue
-            dotted = self._dotted(use)
+            dotted = self.values.dotted(use)
             families |= value.families if dotted is None else libraries.random_families(dotted)
             if value.kind != "module" and not use.later:
                 objects |= value.objects
@@ -358,9 +287,9 @@ class _Flow:
             value = self.values.get(use.name)
             if value is not None and value.kind == "value" and not value.atom:
                 objects |= value.objects
-        atoms = self._atoms(node)
+        atoms = self.values.atoms_of(node)
         for name in effects.binds | effects.may_bind:
-            made = _Value(defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, atom=name in atoms)
+            made = Value(defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, atom=name in atoms)
             if name in effects.origins:
                 made.kind = "module" if name in effects.modules else "imported"
                 made.origin = effects.origins[name]
@@ -374,9 +303,9 @@ class _Flow:
                 made.objects, made.later, made.later_binds, made.families = set(), frozenset(), frozenset(), frozenset()
             self.values[name] = self._joined(name, made, index, certain=name in effects.binds)
         for name in effects.deletes:
-            self.values[name] = _Value(defs=[*step.depends_at_once, index])
+            self.values[name] = Value(defs=[*step.depends_at_once, index])
 
-    def _joined(self, name: str, made: _Value, index: int, *, certain: bool) -> _Value:
+    def _joined(self, name: str, made: Value, index: int, *, certain: bool) -> Value:
         before = self.values.get(name)
         if before is None:
             return made
@@ -393,51 +322,3 @@ class _Flow:
             made.families |= before.families
             made.atom = made.atom and before.atom
         return made
-
-    def _atoms(self, node: ast.stmt) -> set[str]:
-        """Names that this statement binds to a number, text or the like."""
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if self._is_atom(node.value):
-                return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            before = self.values.get(node.target.id)
-            if before is not None and before.atom and self._is_atom(node.value):
-                return {node.target.id}
-        return set()
-
-    def _is_atom(self, node: ast.expr) -> bool:
-        match node:
-            case ast.Constant() | ast.JoinedStr():
-                return True
-            case ast.Name():
-                value = self.values.get(node.id)
-                return value is not None and value.atom
-            case ast.UnaryOp():
-                return self._is_atom(node.operand)
-            case ast.BinOp():
-                return self._is_atom(node.left) and self._is_atom(node.right)
-            case ast.BoolOp():
-                return all(self._is_atom(part) for part in node.values)
-            case ast.Compare():
-                return self._is_atom(node.left) and all(self._is_atom(part) for part in node.comparators)
-            case ast.Tuple():
-                return all(self._is_atom(part) for part in node.elts)
-            case ast.Call(func=ast.Name(id=name)):
-                return name in libraries.ATOM_MAKERS and name not in self.values
-        return False
-
-    # ---- what nothing binds
-
-    def missing(self, needed: Sequence[int]) -> list[Missing]:
-        found: dict[str, Missing] = {}
-        for index in needed:
-            step = self.steps[index]
-            for use in step.missing:
-                if use.name not in found or found[use.name].soft:
-                    found[use.name] = Missing(use.name, index, use.line, soft=use.soft)
-        for index in needed:
-            for use in self.steps[index].effects.uses:
-                if use.later and use.name not in self.values and not is_builtin(use.name) and use.name not in found:
-                    found[use.name] = Missing(use.name, index, use.line, soft=True)
-        return list(found.values())

@@ -8,7 +8,7 @@ from support.client import Answer, chunk, free_port, health, job_status, scripte
 
 import gpulayer.client.client as client_module
 from gpulayer import CommandJob, DistributedJob
-from gpulayer.client.client import Client
+from gpulayer.client.client import Client, most_cpu_ranks
 from gpulayer.client.http_transport import HttpTransport
 from gpulayer.client.job import Job
 from gpulayer.errors import InvalidSpec, NotAuthenticated, ServerUnreachable, TooManyCalls, encode_error
@@ -95,7 +95,9 @@ TWO_NODES = DistributedJob(script="x.py", nodes=2, devices=2)
         (TWO_NODES, [], 2),
         (TWO_NODES, [worker_status(cpu=1)], 2),
         (TWO_NODES, [worker_status(cpu=2)], 1),
-        (TWO_NODES, [worker_status(cpu=2, local=False), worker_status(cpu=3, devices_held={"cpu:0": "j"})], 0),
+        (TWO_NODES, [worker_status(cpu=2), worker_status(cpu=3, devices_held={"cpu:0": "j"})], 0),
+        # It may be one of a process that was killed a moment ago.
+        (TWO_NODES, [worker_status(cpu=2, local=False), worker_status(cpu=2)], 1),
         (TWO_NODES, [worker_status(cpu=2, state="draining"), worker_status(cpu=2, state="gone")], 2),
         # One worker of a machine offers its accelerators; a second one could not.
         (TWO_NODES, [worker_status(cpu=1, cuda=1)], 0),
@@ -111,10 +113,21 @@ def test_an_embedded_control_plane_starts_what_a_job_lacks(spec, workers, missin
     assert client.missing_workers(spec, workers) == missing
 
 
-def test_a_server_starts_workers_only_where_none_is_alive():
+@pytest.mark.parametrize(
+    ("devices", "workers", "missing"),
+    [
+        (2, [worker_status(state="gone")], 2),
+        (2, [worker_status(cpu=1)], 2),
+        (2, [worker_status(cpu=2)], 1),
+        # Whoever added a worker of their own decides about others.
+        (2, [worker_status(cpu=1, local=False)], 0),
+        (most_cpu_ranks() + 1, [], 2),
+        (most_cpu_ranks() + 1, [worker_status(cpu=1)], 0),
+    ],
+)
+def test_a_server_on_this_machine_starts_what_its_local_workers_lack(devices, workers, missing):
     client = Client(HttpTransport(f"http://127.0.0.1:{free_port()}/", "t"), is_local=True)
-    assert client.missing_workers(TWO_NODES, [worker_status(cpu=1)]) == 0
-    assert client.missing_workers(TWO_NODES, [worker_status(state="gone")]) == 2
+    assert client.missing_workers(DistributedJob(script="x.py", nodes=2, devices=devices), workers) == missing
 
 
 # ---- through a restart

@@ -1,0 +1,104 @@
+"""What the global names of a history stand for at one moment, as far as the syntax tells, and what a use may do to it.
+
+In doubt a use changes what it touches. Pure. Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpulayer_jupyter.export import libraries
+from gpulayer_jupyter.export.effects import Use
+
+Kind = Literal["module", "imported", "def", "class", "value"]
+
+
+
+
+@dataclass(slots=True)
+class Value:
+    defs: list[int]
+    kind: Kind = "value"
+    origin: str | None = None
+    objects: set[int] = field(default_factory=set)
+    later: frozenset[Use] = frozenset()
+    later_binds: frozenset[str] = frozenset()
+    families: frozenset[str] = frozenset()
+    atom: bool = False  # a number, text or the like: nothing can change it in place
+
+
+class Values(dict[str, Value]):
+    """Name → what it stands for."""
+
+    def may_run(self, use: Use) -> bool:
+        if use.how == "read":
+            return False
+        return not (use.how == "argument" and self.leaves_arguments(use.callee) and use.callee[0] != "map")
+
+    def dotted(self, use: Use) -> str | None:
+        value = self.get(use.name)
+        if value is None or value.origin is None:
+            return None
+        return ".".join((value.origin, *use.path))
+
+    def leaves_arguments(self, callee: tuple[str, ...]) -> bool:
+        if not callee:
+            return False
+        value = self.get(callee[0])
+        if value is None:
+            return len(callee) == 1 and callee[0] in libraries.PURE_BUILTINS
+        return value.origin is not None and libraries.leaves_arguments(".".join((value.origin, *callee[1:])))
+
+    def may_change(self, use: Use) -> bool:
+        value = self.get(use.name)
+        if value is None or value.atom or use.how == "read":
+            return False
+        if use.how == "changed":
+            return value.kind in ("value", "imported") or bool(use.path)
+        if use.how == "base":
+            return False
+        if use.how == "argument":
+            if value.kind in ("module", "def", "class"):
+                return False
+            single = use.callee[0] if len(use.callee) == 1 and use.callee[0] not in self else ""
+            return not self.leaves_arguments(use.callee) or libraries.uses_up_iterators(single)
+        if value.kind == "module":
+            return use.how == "method" and not use.result_used and not libraries.only_shows(self.dotted(use) or "")
+        if value.kind == "imported":
+            return use.how == "method" and not use.result_used
+        return value.kind == "value" or use.how == "method"
+
+    def atoms_of(self, node: ast.stmt) -> set[str]:
+        """Names that this statement binds to a number, text or the like."""
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if self._is_atom(node.value):
+                return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            before = self.get(node.target.id)
+            if before is not None and before.atom and self._is_atom(node.value):
+                return {node.target.id}
+        return set()
+
+    def _is_atom(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Constant() | ast.JoinedStr():
+                return True
+            case ast.Name():
+                value = self.get(node.id)
+                return value is not None and value.atom
+            case ast.UnaryOp():
+                return self._is_atom(node.operand)
+            case ast.BinOp():
+                return self._is_atom(node.left) and self._is_atom(node.right)
+            case ast.BoolOp():
+                return all(self._is_atom(part) for part in node.values)
+            case ast.Compare():
+                return self._is_atom(node.left) and all(self._is_atom(part) for part in node.comparators)
+            case ast.Tuple():
+                return all(self._is_atom(part) for part in node.elts)
+            case ast.Call(func=ast.Name(id=name)):
+                return name in libraries.ATOM_MAKERS and name not in self
+        return False
