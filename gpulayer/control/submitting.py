@@ -72,11 +72,20 @@ def _fix_accelerator(connection: Connection, view: View, job: JobView) -> str | 
             "No workers that this home has ever seen at once could hold this job.",
             asked=job.demand(),
             found="; ".join(str(group) for group in seen),
-            fix="Ask for less, or add workers first: `gpulayer worker start`"
-            + (f" --cpu-devices {job.devices}." if job.accelerator in (AUTO, "cpu") else "."),
+            fix=_how_to_add_workers(job),
         )
     _refuse_never_provided(connection, job)
     return kind
+
+
+def _how_to_add_workers(job: JobView) -> str:
+    count = "" if job.nodes == 1 else f" on {job.nodes} workers"
+    if job.accelerator not in (AUTO, "cpu"):
+        return f"Ask for less, or start `gpulayer worker start` where there are {job.devices} × {job.accelerator}{count}."
+    return (
+        f"Ask for less, or add workers first: `gpulayer worker start --cpu-devices {job.devices}`{count},"
+        f" or gpulayer.connect().ensure_local_workers({job.nodes}, cpu_devices={job.devices}) on the control plane's machine."
+    )
 
 
 def _kind_once_seen(seen: list[LargestGroup], job: JobView) -> str | None:

@@ -22,9 +22,10 @@ from gpulayer.settings import BUNDLE_LIMIT_BYTES
 from gpulayer_jupyter.export.history import UNCLEAR
 from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules, package_versions
 from gpulayer_jupyter.export.magic_lines import is_session_only
+from gpulayer_jupyter.export.missing_names import Missing
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program, futures_of, write_program
-from gpulayer_jupyter.export.slicer import Missing, Slice, no_star_names, slice_pieces
+from gpulayer_jupyter.export.slicer import Slice, no_star_names, slice_pieces
 
 _LARGEST_SHOWN = 10
 
@@ -48,7 +49,12 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Export:
-    """A cell, ready to travel; `missing` are names that nothing binds, here or in the kernel."""
+    """A cell, ready to travel.
+
+    Args:
+        missing: names that nothing binds, here or in the kernel, and that the program reads in some cases or perhaps never.
+        file_hints: one sentence for each text in the program that names a file of this machine which does not travel.
+    """
 
     bundle: Bundle
     script: str
@@ -139,8 +145,13 @@ def _check_missing(
                 f"'{name.name}' ({piece.place(name.line)}) was made in a %%gpulayer cell ({remote[name.name]}), which ran on ranks only.",
                 fix="Move it into a cell of its own, without %%gpulayer, and run that cell.",
             )
-        if name.name in bound or (name.piece < own_from and not name.soft):
+        if name.name in bound or (name.piece < own_from and name.certain):
             raise _not_rebuilt(name, piece)
+        if name.certain:
+            raise NotExportable(
+                f"'{name.name}' ({piece.place(name.line)}) is bound nowhere: in no cell that this kernel ran, nor in Python itself.",
+                fix="Check how it is written, or bind it in a cell.",
+            )
         nowhere.append(name.name)
     return tuple(nowhere)
 

@@ -72,6 +72,7 @@ class Effects:
     origins: dict[str, str] = field(default_factory=dict)  # imported name → dotted origin
     modules: set[str] = field(default_factory=set)  # of these, the ones bound by `import`
     star_imports: list[str] = field(default_factory=list)
+    star_is_unknown: bool = False  # what a star import of this statement binds is not known
     awaits_at: int | None = None
     bound_at: dict[str, int] = field(default_factory=dict)  # in a compound statement: the first line that binds the name
 

@@ -8,15 +8,17 @@ calls included. In doubt a statement is kept. Pure: no shell, no files. Runs in 
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.effects import Effects, Use, effects_of
+from gpulayer_jupyter.export.missing_names import Missing, missing_names, unbound_uses
 from gpulayer_jupyter.export.pieces import Piece
+from gpulayer_jupyter.export.quiet_functions import quiet_uses
+from gpulayer_jupyter.export.values import Value, Values
+
 
 @dataclass(slots=True)
 class Step:
@@ -29,7 +31,7 @@ class Step:
     alters: set[str] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
     later_reads: set[str] = field(default_factory=set)
-    missing: list[Use] = field(default_factory=list)
+    unbound: list[Use] = field(default_factory=list)
     ambient: bool = False
 
 
@@ -63,7 +65,8 @@ def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names:
         star_names: the names that `from module import *` binds.
     """
     flow = _Flow(star_names)
-    for index, piece in enumerate((*history, *cell)):
+    pieces = (*history, *cell)
+    for index, piece in enumerate(pieces):
         flow.add(index, piece)
         flow.steps[index].ambient |= piece.always
     wanted = list(range(len(history), len(history) + len(cell)))
@@ -77,7 +80,15 @@ def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names:
     return Slice(
         kept=tuple(sorted(index for index in needed if index < len(history))),
         steps=tuple(flow.steps),
-        missing=tuple(flow.missing(sorted(needed))),
+        missing=tuple(
+            missing_names(
+                [piece.node for piece in pieces],
+                [step.effects for step in flow.steps],
+                [step.unbound for step in flow.steps],
+                sorted(needed),
+                flow.values,
+            )
+        ),
         defs={name: value.defs for name, value in flow.values.items()},
     )
 
@@ -100,15 +111,10 @@ class _Flow:
         self._star_names = star_names
 
     def add(self, index: int, piece: Piece) -> None:
-        node = piece.node
-        step = Step(effects_of(node))
+        step = Step(effects_of(piece.node))
         effects = step.effects
         at_once = [use for use in effects.uses if not use.later]
-        step.missing = [
-            use
-            for use in at_once
-            if use.name not in self.values and not is_builtin(use.name) and not effects.bound_at.get(use.name, use.line + 1) <= use.line
-        ]
+        step.unbound = unbound_uses(effects, self.values)
         step.later_reads = {use.name for use in effects.uses if use.later}
         if piece.restores:
             self._restore(index, step, piece.restores)
@@ -136,11 +142,12 @@ class _Flow:
             self._add_to_state(mode_of, index, step)
             changed = set()
         step.ambient = any(self._is_ambient(use) for use in at_once)
-        families = self._draw(index, step, (*at_once, *calls), simple=isinstance(piece.node, ast.Expr), joins=not piece.spared)
+        drawing = () if mode_of in self._restored else (*at_once, *calls)
+        families = self._draw(index, step, drawing, simple=isinstance(piece.node, ast.Expr), joins=not piece.spared)
         self._change(index, step, changed, calls, at_once, spared=piece.spared)
         self._bind(index, step, piece.node, at_once, calls)
         bound = effects.binds | effects.may_bind | effects.deletes
-        for name in bound:
+        for name in bound.union(*(self._later_binds(use) for use in (*at_once, *calls))):
             self._restored.pop(name, None)
         step.alters = bound | step.changes | families
         step.touches = deep | step.alters
@@ -266,7 +273,9 @@ class _Flow:
     def _bind(self, index: int, step: Step, node: ast.stmt, at_once: Sequence[Use], calls: Sequence[Use]) -> None:
         effects = step.effects
         for module in effects.star_imports:
-            for name in self._star_names(module):
+            names = tuple(self._star_names(module))
+            effects.star_is_unknown |= not names
+            for name in names:
                 effects.binds.add(name)
                 effects.origins[name] = f"{module}.{name}"
         later = frozenset(use for use in effects.uses if use.later)
@@ -297,6 +306,7 @@ class _Flow:
                 made.objects = set() if made.kind == "module" else {index}
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 made.kind = "def"
+                made.quiet = quiet_uses(node)
             elif isinstance(node, ast.ClassDef):
                 made.kind = "class"
             if made.atom:
@@ -315,6 +325,7 @@ class _Flow:
         made.defs = [*(before.defs), *([index] if index not in before.defs else [])]
         if not same_package:
             made.kind = made.kind if made.kind == before.kind else "value"
+            made.quiet = None
             made.origin = made.origin if made.origin == before.origin else None
             made.objects |= before.objects
             made.later |= before.later

@@ -15,10 +15,21 @@ from gpulayer_jupyter.export.effects import Use
 Kind = Literal["module", "imported", "def", "class", "value"]
 
 
-
-
 @dataclass(slots=True)
 class Value:
+    """What one name stands for.
+
+    Args:
+        defs: the statements that make it up.
+        origin: the dotted name that it was imported under.
+        objects: statements that made the objects which it may hold; names that share one may see each other's changes.
+        later: what calling it would read.
+        later_binds: the global names that calling it would bind.
+        families: whose random numbers calling it may draw.
+        atom: a number, text or the like: nothing can change it in place.
+        quiet: of a function: what it does with what it is given and with global names; None where it may change that.
+    """
+
     defs: list[int]
     kind: Kind = "value"
     origin: str | None = None
@@ -26,11 +37,32 @@ class Value:
     later: frozenset[Use] = frozenset()
     later_binds: frozenset[str] = frozenset()
     families: frozenset[str] = frozenset()
-    atom: bool = False  # a number, text or the like: nothing can change it in place
+    atom: bool = False
+    quiet: tuple[Use, ...] | None = None
 
 
 class Values(dict[str, Value]):
     """Name → what it stands for."""
+
+    def _is_quiet(self, function: str, above: frozenset[str]) -> bool:
+        """Whether calling the function is known to leave what it is given, and everything else, as it is."""
+        value = self[function]
+        if value.quiet is None or function in above:
+            return False
+        return all(self._is_quiet_use(use, above | {function}) for use in value.quiet)
+
+    def _is_quiet_use(self, use: Use, above: frozenset[str]) -> bool:
+        callee = use.name if use.how == "called" else use.callee[0] if use.how == "argument" and len(use.callee) == 1 else ""
+        known = self.get(callee)
+        if use.how == "read":
+            return True
+        if callee and known is not None and known.kind == "def":
+            return self._is_quiet(callee, above)
+        if use.how == "called":
+            return known is None and callee in libraries.PURE_BUILTINS
+        if use.how == "method":
+            return libraries.leaves_arguments(self.dotted(use) or "")
+        return use.how == "argument" and self.leaves_arguments(use.callee) and not libraries.uses_up_iterators(callee)
 
     def may_run(self, use: Use) -> bool:
         if use.how == "read":
@@ -49,6 +81,8 @@ class Values(dict[str, Value]):
         value = self.get(callee[0])
         if value is None:
             return len(callee) == 1 and callee[0] in libraries.PURE_BUILTINS
+        if value.kind == "def" and len(callee) == 1:
+            return self._is_quiet(callee[0], frozenset())
         return value.origin is not None and libraries.leaves_arguments(".".join((value.origin, *callee[1:])))
 
     def may_change(self, use: Use) -> bool:
