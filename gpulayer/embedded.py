@@ -187,7 +187,8 @@ class _WorkerThreads:
             self._start_one(request, await self._join(token))
 
     def _start_one(self, request: StartLocalWorkers, transport: InProcessTransport) -> None:
-        from gpulayer.worker.agent import Agent, WorkerConfig
+        from gpulayer.worker.agent import Agent
+        from gpulayer.worker.config import WorkerConfig
 
         with self._lock:
             config = WorkerConfig(

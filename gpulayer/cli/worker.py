@@ -60,7 +60,8 @@ def start(
     A second machine needs the server's address and a token (`gpulayer token create --join`). On the server's own machine
     neither is needed: the home's files say where it is.
     """
-    from gpulayer.worker.agent import Agent, WorkerConfig
+    from gpulayer.worker.agent import Agent
+    from gpulayer.worker.config import WorkerConfig
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
