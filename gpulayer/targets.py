@@ -59,7 +59,7 @@ def connect(target: str | None = None, *, token: str | None = None) -> Client:
         return _embedded("target local")
     if target is not None and target != CLUSTER:
         if "://" in target:
-            return _by_url(target, token or _known_token(target), "given address")
+            return _by_address(target, token, "given address")
         return _by_name(target, token, "target")
     found = _configured(token)
     if found is not None:
@@ -76,7 +76,7 @@ def connect(target: str | None = None, *, token: str | None = None) -> Client:
 def _configured(token: str | None) -> Client | None:
     url = settings.server_url()
     if url is not None:
-        return _by_url(url, token or _known_token(url), "from GPULAYER_URL")
+        return _by_address(url, token, "from GPULAYER_URL")
     default = load_targets().default
     if default is not None:
         return _by_name(default, token, "default target")
@@ -95,6 +95,14 @@ def _by_name(name: str, token: str | None, how: str) -> Client:
             fix=f"Use 'local', 'cluster', an address, or add it: gpulayer target add {name} URL.",
         )
     return _by_url(known[name].url, token or known[name].token, f"{how} {name!r}")
+
+
+def _by_address(address: str, token: str | None, how: str) -> Client:
+    """By what a person gave: it may be a page of the server, with a token in it."""
+    from gpulayer.client.server_address import named_root
+
+    root, in_address = named_root(address)
+    return _by_url(root, token or _known_token(root) or in_address, how)
 
 
 def _by_url(url: str, token: str | None, how: str) -> Client:
@@ -171,8 +179,10 @@ def _known_token(url: str) -> str | None:
 
 def configured_token(url: str) -> str | None:
     """GPULAYER_TOKEN, where this is the address that it is for: GPULAYER_URL's."""
+    from gpulayer.client.server_address import server_root
+
     configured = settings.server_url()
-    return settings.server_token() if configured is not None and configured.rstrip("/") == url.rstrip("/") else None
+    return settings.server_token() if configured is not None and server_root(configured)[0].rstrip("/") == url.rstrip("/") else None
 
 
 def _server_file_of(url: str) -> ServerFile | None:

@@ -8,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from gpulayer.cli.listing import age, print_listing
+from gpulayer.cli.listing import print_listing
 from gpulayer.cli.options import json_option, target_option
-from gpulayer.client.failures import job_failed
+from gpulayer.client.listings import JOB_COLUMNS, failure_note, job_row
 from gpulayer.client.terminal import print_line
 from gpulayer.protocol import JobStatus
 from gpulayer.spec import node_count
@@ -26,14 +26,8 @@ from gpulayer.targets import connect
 def jobs(state: str | None, limit: int, as_json: bool, target: str | None) -> None:
     """List jobs, newest first."""
     with connect(target) as client:
-        records = [job_record(job.status) for job in client.jobs(state=state, limit=limit)]
-    columns = ("id", "name", "state", "size", "accelerator", "age", "note")
-    if not as_json:
-        for record in records:
-            record["size"] = f"{record['nodes']} × {record['devices']}"
-            record["age"] = age(record["created_at"])
-            record["note"] = record["waiting_for"] or record["failure"]
-    print_listing(records, columns, as_json=as_json, empty="no jobs")
+        records = [job_record(job.status) if as_json else job_row(job.status) for job in client.jobs(state=state, limit=limit)]
+    print_listing(records, JOB_COLUMNS, as_json=as_json, empty="no jobs")
 
 
 @click.command()
@@ -70,7 +64,6 @@ def cancel(job_ids: tuple[str, ...], force: bool, as_json: bool, target: str | N
 
 def job_record(status: JobStatus) -> dict[str, Any]:
     """A job as listings show it. Its variables are left out: they may be secrets."""
-    ended_badly = status.state in (JobState.FAILED, JobState.CANCELLED)
     return {
         "id": status.job_id,
         "name": status.name,
@@ -84,7 +77,7 @@ def job_record(status: JobStatus) -> dict[str, Any]:
         "started_at": status.started_at,
         "ended_at": status.ended_at,
         "waiting_for": status.waiting_for,
-        "failure": job_failed(status).message if ended_badly and status.failure is not None else None,
+        "failure": failure_note(status),
         "tasks": [
             {"node": task.node, "state": task.state.value, "worker": task.worker, "host": task.host, "devices": list(task.devices)}
             for task in status.tasks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -33,17 +32,6 @@ def print_listing(records: Iterable[Mapping[str, Any]], columns: Sequence[str], 
         # Text, not markup: names and reasons are other people's words.
         table.add_row(*(Text(cell) for cell in row))
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False).print(table)
-
-
-def age(since: float | None, until: float | None = None) -> str:
-    """How long ago, or how long, in two digits or so: "8 s", "12 min", "3 h", "2 d"."""
-    if since is None:
-        return ""
-    seconds = max(0.0, (until if until is not None else time.time()) - since)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _cell(value: Any) -> str:

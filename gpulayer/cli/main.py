@@ -13,6 +13,7 @@ from gpulayer._version import __version__
 from gpulayer.errors import GPUlayerError, InvalidSpec
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+_NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click before 8.2 prints the help itself
 
 _COMMANDS = {
     "run": ("gpulayer.cli.run", "run"),
@@ -62,6 +63,9 @@ def run_command(arguments: list[str] | None = None) -> int:
         print(f"gpulayer: {error.two_lines()}", file=sys.stderr)
         return BAD_INPUT if isinstance(error, InvalidSpec) else FAILED
     except click.ClickException as error:
+        if isinstance(error, _NO_ARGUMENTS):
+            print(error.format_message(), file=sys.stderr)  # the help itself
+            return error.exit_code
         print(f"gpulayer: {error.format_message()}", file=sys.stderr)
         context = getattr(error, "ctx", None)
         print(f"See `{context.command_path if context is not None else 'gpulayer'} --help`.", file=sys.stderr)

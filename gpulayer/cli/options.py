@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gpulayer.client.option_values import read_count, read_pair, read_seconds
+from gpulayer.client.option_values import read_count, read_input, read_pair, read_seconds
 from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
 
@@ -33,6 +33,7 @@ class _Read(click.ParamType):  # type: ignore[type-arg]  # click before 8.3 take
 COUNT = _Read("number", read_count)
 SECONDS = _Read("seconds", read_seconds)
 PAIR = _Read("name=value", read_pair)
+INPUT = _Read("name=path", read_input)
 
 
 def target_option(command: F) -> F:
@@ -60,7 +61,7 @@ def job_options(command: F) -> F:
             click.option(
                 "--input",
                 "inputs",
-                type=PAIR,
+                type=INPUT,
                 multiple=True,
                 metavar="NAME=PATH",
                 callback=_as_dict,

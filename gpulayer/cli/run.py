@@ -46,7 +46,6 @@ def run(
         if detach:
             print(job.id)
             return 0
-        say(f"job {job.id} {job.name!r}, {nodes} × {devices}, {client.description}")
         try:
             follow_in_terminal(job)
         except JobFailed as error:

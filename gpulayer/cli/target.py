@@ -7,6 +7,7 @@ import click
 from gpulayer.cli.listing import print_listing
 from gpulayer.cli.options import json_option
 from gpulayer.cli.secrets import read_token, token_options
+from gpulayer.client.server_address import named_root
 from gpulayer.targets import LOCAL, add_target, configured_token, load_targets, remove_target, use_target
 
 
@@ -41,7 +42,8 @@ def list_targets(as_json: bool) -> None:
 @token_options
 def add(name: str, url: str, token_stdin: bool, token_file: str | None) -> None:
     """Keep the control plane at URL under NAME, with its client token."""
-    add_target(name, url, read_token(token_stdin, token_file) or configured_token(url))
+    root, in_address = named_root(url)
+    add_target(name, root, read_token(token_stdin, token_file) or configured_token(root) or in_address)
 
 
 @target.command("use")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpulayer.cli.options import target_option
+from gpulayer.errors import Unsupported
 from gpulayer.targets import connect
 
 
@@ -33,6 +34,12 @@ def create(kind: str | None, valid_seconds: float, as_json: bool, target: str | 
             record: dict[str, Any] = {"kind": kind, "token": client.transport.token, "expires_at": None}
             if record["token"] is None:
                 raise click.UsageError("The embedded control plane takes no tokens; a client token comes from a server.")
+        elif client.is_embedded:
+            raise Unsupported(
+                "A join token needs a server: nobody on another machine can reach an embedded control plane.",
+                found=client.description,
+                fix="Start JupyterLab with the extension, or name a server with --target; a worker of this home needs no token.",
+            )
         else:
             made = client.create_join_token(valid_seconds)
             record = {"kind": kind, "token": made.token, "expires_at": made.expires_at}

@@ -16,14 +16,18 @@ import click
 
 from gpulayer import settings
 from gpulayer.calls import CALLS
-from gpulayer.cli.secrets import read_token, token_options
+from gpulayer.cli.secrets import HOW_TO_JOIN, read_token, token_options
+from gpulayer.client.server_address import named_root
 from gpulayer.client.transport import Transport
-from gpulayer.errors import InvalidSpec, ServerUnreachable, SeveralServers
+from gpulayer.errors import GPUlayerError, InvalidSpec, NotAuthenticated, ServerUnreachable, SeveralServers
 from gpulayer.protocol import GetHealth, Health
 from gpulayer.targets import configured_token
 
 STOP_SECONDS = 30.0
 """How long a graceful end may take before the process goes anyway; ranks get their grace of 10 s in it."""
+
+FIRST_ANSWER_SECONDS = 20.0
+"""How long a server that was named may stay silent at the start before the worker gives up; with the last try, 30 s."""
 
 
 @click.group()
@@ -65,7 +69,14 @@ def start(
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
-    transport, rediscover, close = _find_control_plane(server, home, read_token(token_stdin, token_file))
+    token = read_token(token_stdin, token_file, kind="Join token", fix=HOW_TO_JOIN)
+    if server is not None:
+        server, in_address = named_root(server)
+        token = token or configured_token(server) or in_address
+    try:
+        transport, rediscover, close = _find_control_plane(server, home, token)
+    except NotAuthenticated as error:
+        raise _refused_token(error) from error
     config = WorkerConfig(
         name=name or socket.gethostname().partition(".")[0],
         work_dir=(work_dir or settings.work_dir()).expanduser().resolve(),
@@ -77,14 +88,41 @@ def start(
     )
     print(f"gpulayer: worker {config.name!r} joins the {transport.description}", file=sys.stderr, flush=True)
     try:
-        return _run(Agent(transport, config, rediscover=rediscover))
+        agent = Agent(transport, config, rediscover=rediscover)
+        try:
+            return _run(agent, check_server=None if server is None else lambda: _check_server(transport))
+        except NotAuthenticated as error:
+            raise (error if agent.worker_id is not None else _refused_token(error)) from error
     finally:
         transport.close()
         close()
 
 
-def _run(agent: Any) -> int:
-    """Run the agent in a thread, so that a signal is handled here at once and takes no lock that the agent holds."""
+def _refused_token(error: NotAuthenticated) -> NotAuthenticated:
+    return NotAuthenticated("The server does not accept this join token.", asked=error.asked, found=error.found, fix=HOW_TO_JOIN)
+
+
+def _check_server(transport: Transport) -> None:
+    """Ask a server that has not taken the worker yet whether it is there; a refusal is an answer.
+
+    Raises:
+        ServerUnreachable: nobody answers.
+    """
+    try:
+        transport.call(CALLS["get_health"], GetHealth())
+    except ServerUnreachable:
+        raise
+    except GPUlayerError as error:
+        logging.getLogger(__name__).debug("the server answers: %s", error)
+
+
+def _run(agent: Any, *, check_server: Callable[[], None] | None = None) -> int:
+    """Run the agent in a thread, so that a signal is handled here at once and takes no lock that the agent holds.
+
+    Args:
+        agent: not started.
+        check_server: asked once if the agent has not joined after `FIRST_ANSWER_SECONDS`; what it raises ends the worker.
+    """
     failures: list[BaseException] = []
     ended = threading.Event()
     ended_or_asked = threading.Event()
@@ -107,6 +145,13 @@ def _run(agent: Any) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     threading.Thread(target=work, name="gpulayer-agent", daemon=True).start()
+    if check_server is not None and not ended_or_asked.wait(FIRST_ANSWER_SECONDS) and agent.worker_id is None:
+        try:
+            check_server()
+        except ServerUnreachable:
+            # It waits for a server that it knows; an address that never answered is a wrong one.
+            agent.stop()
+            raise
     ended_or_asked.wait()
     if not ended.wait(STOP_SECONDS):
         logging.getLogger(__name__).warning("The worker did not end within %s s and is ended.", STOP_SECONDS)

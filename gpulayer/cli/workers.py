@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import click
 
-from gpulayer.cli.listing import age, print_listing
+from gpulayer.cli.listing import print_listing
 from gpulayer.cli.options import json_option, target_option
+from gpulayer.client.listings import WORKER_COLUMNS, worker_row
 from gpulayer.protocol import WorkerStatus
 from gpulayer.targets import connect
 
@@ -20,16 +20,8 @@ from gpulayer.targets import connect
 def workers(include_gone: bool, as_json: bool, target: str | None) -> None:
     """List workers and their devices."""
     with connect(target) as client:
-        records = [_record(worker) for worker in client.workers(include_gone=include_gone)]
-    if not as_json:
-        for record in records:
-            kinds = Counter(device["accelerator"] for device in record["devices"])
-            record["devices"] = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-            record["held"] = len(record["devices_held"])
-            record["torch"] = record["frameworks"].get("torch")
-            record["seen"] = f"{age(record['last_seen_at'])} ago"
-    columns = ("id", "name", "host", "state", "devices", "held", "torch", "seen")
-    print_listing(records, columns, as_json=as_json, empty="no workers; start one: gpulayer worker start")
+        records = [_record(worker) if as_json else worker_row(worker) for worker in client.workers(include_gone=include_gone)]
+    print_listing(records, WORKER_COLUMNS, as_json=as_json, empty="no workers; start one: gpulayer worker start")
 
 
 def _record(worker: WorkerStatus) -> dict[str, Any]:

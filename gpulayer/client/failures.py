@@ -1,8 +1,9 @@
-"""How a job that ended badly is told: which rank failed first, where, how, and what its last words were."""
+"""How a job that ended badly is told: which rank failed first, where, how, what became of the others, and what it raised."""
 
 from __future__ import annotations
 
 import signal
+import sys
 
 import msgspec
 
@@ -10,13 +11,19 @@ from gpulayer.errors import JobFailed
 from gpulayer.protocol import Failure, JobStatus
 from gpulayer.states import JobState
 
+RANKS_NAMED = 16
+
 
 def job_failed(status: JobStatus) -> JobFailed:
-    """The error for a job that has ended without success: one line that names the guilty, one that says what it said."""
+    """The error for a job that has ended without success.
+
+    Line by line: the guilty; how the other ranks ended, where there were any; what the guilty one raised, if it did; where
+    its output is.
+    """
     failure = status.failure
     error = JobFailed(
-        f"Job {status.job_id} {status.name!r} {_what_happened(status)}",
-        fix=_last_words(status),
+        "\n".join([f"Job {status.job_id} {status.name!r} {what_happened(status)}", *_other_ranks(status)]),
+        fix="\n".join([*_reason(status), f"Its output: {logs_command(status.job_id, failure.rank if failure is not None else None)}"]),
         details={
             "job_id": status.job_id,
             "state": status.state.value,
@@ -29,7 +36,16 @@ def job_failed(status: JobStatus) -> JobFailed:
     return error
 
 
-def _what_happened(status: JobStatus) -> str:
+def logs_command(job_id: str, rank: int | None = None) -> str:
+    """What shows a job's output, as a person writes it here: behind `%` in a notebook, bare in a terminal."""
+    # Nothing imports IPython for the sake of this question: where it is not loaded, nobody is in it.
+    ipython = sys.modules.get("IPython")
+    magic = "%" if ipython is not None and ipython.get_ipython() is not None else ""
+    return f"{magic}gpulayer logs {job_id}" + (f" --rank {rank}" if rank is not None else "")
+
+
+def what_happened(status: JobStatus) -> str:
+    """One sentence without its subject, the job."""
     failure = status.failure
     if status.state is JobState.CANCELLED:
         return "was cancelled."
@@ -72,18 +88,36 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _last_words(status: JobStatus) -> str:
+def _other_ranks(status: JobStatus) -> list[str]:
+    """How those ended that did not fail first: a line, or none."""
+    guilty = status.failure.rank if status.failure is not None else None
+    others = sorted((rank for task in status.tasks for rank in task.ranks if rank.rank != guilty), key=lambda rank: rank.rank)
+    stopped = [rank.rank for rank in others if rank.collateral]
+    if not stopped:
+        return []
+    ended = [rank.rank for rank in others if not rank.collateral and (rank.returned or rank.exit_code == 0)]
+    failed = [rank.rank for rank in others if rank.rank not in (*stopped, *ended)]
+    parts = [f"The other ranks were stopped: {_numbers(stopped)}"]
+    parts += [f"had ended: {_numbers(ended)}"] if ended else []
+    parts += [f"failed as well: {_numbers(failed)}"] if failed else []
+    return ["; ".join(parts) + "."]
+
+
+def _numbers(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:RANKS_NAMED])) + (f" … ({len(ranks)} in all)" if len(ranks) > RANKS_NAMED else "")
+
+
+def _reason(status: JobStatus) -> list[str]:
+    """What the guilty rank raised, or who ended it and why: a line, or none. What it printed last is no reason."""
     failure = status.failure
-    read_more = f"Its output: gpulayer logs {status.job_id}"
     if failure is None:
-        return f"{read_more}."
-    if failure.rank is not None:
-        read_more += f" --rank {failure.rank}"
+        return []
     if failure.error is not None:
         message = failure.error.message.strip().splitlines()
-        return f"{failure.error.type}: {message[0] if message else ''}".rstrip(": ") + f". {read_more}."
-    if failure.signal is not None or failure.reason not in ("rank", "timeout"):
-        said = failure.message.strip().rstrip(".")
-    else:
-        said = next((line.strip() for line in reversed(failure.last_lines) if line.strip()), "")
-    return f"{said}. {read_more}." if said else f"{read_more}."
+        return [f"{failure.error.type}: {message[0] if message else ''}".rstrip(": ")]
+    # Without an exit, the first line has the message already.
+    exited = failure.exit_code is not None or failure.signal is not None
+    if exited and (failure.signal is not None or failure.reason not in ("rank", "timeout")):
+        said = failure.message.strip()
+        return [said] if said else []
+    return []

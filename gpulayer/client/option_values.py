@@ -39,7 +39,20 @@ def read_pair(text: str) -> tuple[str, str]:
     Raises:
         ValueError: no `=`, or no name.
     """
+    return _split_pair(text, "NAME=VALUE")
+
+
+def read_input(text: str) -> tuple[str, str]:
+    """`NAME=PATH`.
+
+    Raises:
+        ValueError: no `=`, or no name.
+    """
+    return _split_pair(text, "NAME=PATH")
+
+
+def _split_pair(text: str, form: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+        raise ValueError(f"{text!r} is not of the form {form}")
     return name, value

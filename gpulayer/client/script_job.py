@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 from gpulayer.spec import AnyJob, CommandJob, DistributedJob
@@ -25,5 +26,7 @@ def script_job(
         options: the other fields of `spec.JobSpec`.
     """
     if nodes == 1 and devices == 1 and launcher is None:
+        # Its command is the same for every script: without a name of its own it would be called "python".
+        options["name"] = options.get("name") or PurePath(script).stem
         return CommandJob(argv=("python", "-m", RANK_ENTRY, script, *args), devices=devices, **options)
     return DistributedJob(script=script, args=args, nodes=nodes, devices=devices, launcher=launcher or "torchrun", **options)

@@ -10,34 +10,55 @@ from typing import TextIO
 from gpulayer.client.following import Following, follow_through_interrupts
 from gpulayer.client.job import Job
 from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import JobStatus
+from gpulayer.spec import node_count
 from gpulayer.states import JobState
 
 RUNS_FOLDER = "gpulayer_runs"
 
 
 def follow_in_terminal(job: Job) -> None:
-    """Show the job until it has ended, fetch its outputs into `gpulayer_runs/<id>/`, and raise if it did not go well.
+    """Say which job it is, show it until it has ended, fetch its outputs into `gpulayer_runs/<id>/`, raise if it did not go well.
 
     The first Ctrl-C cancels the job, the second kills it; both times this waits for its end.
 
     Raises:
         KeyboardInterrupt: there was a Ctrl-C, and the job has ended.
         JobFailed: it failed, or somebody else cancelled it.
+        InvalidSpec: it succeeded, and some of its outputs could not be fetched.
     """
+    status = job.status
+    shape = f"{node_count(status.spec)} × {status.spec.devices}"
+    say(f"job {job.id} {job.name!r}, {shape}, {job.client.description}")
     view = _View()
 
     def say_order(interrupts: int) -> None:
         say(f"cancelling {job.id} (again: kill it)" if interrupts == 1 else f"killing {job.id}")
 
     interrupts = follow_through_interrupts(job, view.show_all, on_interrupt=say_order)
-    if job.outputs:
-        folder = Path(RUNS_FOLDER) / job.id
-        job.download(folder)
-        say(f"outputs: {folder}/")
+    refused = _fetch_outputs(job)
+    if refused is not None and (interrupts or job.state is not JobState.SUCCEEDED):
+        say(refused.two_lines())  # the job's own end is what is raised
     if interrupts:
         raise KeyboardInterrupt
     job.result()
+    if refused is not None:
+        raise refused
+
+
+def _fetch_outputs(job: Job) -> InvalidSpec | None:
+    """Fetch what the job left; what came and what was refused are both told."""
+    if not job.outputs:
+        return None
+    folder = Path(RUNS_FOLDER) / job.id
+    refused = None
+    try:
+        job.download(folder)
+    except InvalidSpec as error:
+        refused = error
+    say(f"outputs: {folder}/")
+    return refused
 
 
 def exit_code(job: Job) -> int:

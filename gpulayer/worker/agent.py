@@ -46,7 +46,6 @@ from gpulayer.worker.slots import Slots
 from gpulayer.worker.task_runner import LEAVE_FLUSH_SECONDS, TaskPlace, TaskRunner
 from gpulayer.worker.workspace import WorkspaceRoot
 
-
 LEAVE_SECONDS = 5.0
 """How long the word of leave may take; without it the lease runs out instead."""
 

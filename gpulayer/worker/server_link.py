@@ -94,6 +94,7 @@ class ServerLink:
             GPUlayerError: what the control plane refused with.
         """
         retries = Retries()
+        said = ""
         while True:
             if give_up.is_set() or self._closed:
                 raise Interrupted("The worker has stopped waiting for the control plane.")
@@ -101,7 +102,9 @@ class ServerLink:
                 return what()
             except PASSING as error:
                 pause = retries.next_pause(error)
-                _log.info("trying again in %.1f s: %s", pause, error)
+                if said != str(error):  # once for each reason, however long it lasts
+                    said = str(error)
+                    _log.info("trying again until it works: %s", said)
                 self.wait_for_server(pause, give_up)
 
     def wait_for_server(self, seconds: float, give_up: threading.Event) -> None:

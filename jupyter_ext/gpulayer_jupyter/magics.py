@@ -16,17 +16,17 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from gpulayer import targets
 from gpulayer.client.job import Job
+from gpulayer.client.listings import JOB_COLUMNS, WORKER_COLUMNS, job_row, worker_row
 from gpulayer.client.script_job import script_job
 from gpulayer.client.submitting import submit_with_workers
 from gpulayer.client.terminal import print_line
 from gpulayer.errors import Unsupported
-from gpulayer.protocol import JobStatus, WorkerStatus
-from gpulayer.spec import AnyJob, node_count
+from gpulayer.spec import AnyJob
 from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of, stop_recording
 from gpulayer_jupyter.options import OptionParser, cell_parser, line_parser, parse_cell_options, parse_command
 from gpulayer_jupyter.preview import describe_export
 from gpulayer_jupyter.refusals import shown
-from gpulayer_jupyter.results import follow_to_end, load_weights
+from gpulayer_jupyter.results import follow_to_end, load_weights, remember_program, watch_to_end
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,6 +89,7 @@ class GPUlayerMagics(Magics):
             job = submitted.job
             if options.detach:
                 keep_open = True  # the handle goes on using it
+                remember_program(job, export.program)
                 self._say(f"job {job.id} {job.name} submitted; %gpulayer attach {job.id} follows it")
                 return job
             follow_to_end(job, self.shell, program=export.program, notes=submitted.notes)
@@ -108,11 +109,9 @@ class GPUlayerMagics(Magics):
         with targets.connect(options.target) as client:
             match options.command:
                 case "jobs":
-                    self._say(_table(("job", "name", "state", "shape", "accelerator"), [_job_row(job.status) for job in client.jobs()]))
+                    self._say(_table(JOB_COLUMNS, [job_row(job.status) for job in client.jobs()], empty="no jobs"))
                 case "workers":
-                    self._say(
-                        _table(("worker", "name", "host", "state", "devices", "held"), [_worker_row(worker) for worker in client.workers()])
-                    )
+                    self._say(_table(WORKER_COLUMNS, [worker_row(worker) for worker in client.workers()], empty="no workers"))
                 case "logs":
                     for entry in client.job(options.job).logs(options.rank):
                         print_line(entry, sys.stdout)
@@ -120,7 +119,7 @@ class GPUlayerMagics(Magics):
                     job = client.job(options.job).cancel(force=options.force)
                     self._say(f"job {job.id} {job.name}: {'stopping' if not job.status.state.is_terminal else job.status.state}")
                 case "attach":
-                    follow_to_end(client.job(options.job), self.shell)
+                    watch_to_end(client.job(options.job), self.shell)
 
     # With anything above it in the cell, IPython takes `%%gpulayer …` for a line magic of the name `%gpulayer`.
     @line_magic("%gpulayer")  # type: ignore[arg-type]
@@ -155,24 +154,9 @@ def job_of(options: Namespace, *, script: str, name: str | None = None) -> AnyJo
     )
 
 
-def _job_row(status: JobStatus) -> tuple[str, ...]:
-    return (
-        status.job_id,
-        status.name,
-        str(status.state),
-        f"{node_count(status.spec)}×{status.spec.devices}",
-        status.accelerator or status.spec.accelerator,
-    )
-
-
-def _worker_row(worker: WorkerStatus) -> tuple[str, ...]:
-    kinds = [device.accelerator for device in worker.devices]
-    devices = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    return (worker.worker_id, worker.name, worker.host, worker.state, devices, str(len(worker.devices_held)))
-
-
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(columns: tuple[str, ...], rows: list[dict[str, str]], *, empty: str) -> str:
     if not rows:
-        return "none"
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows))
+        return empty
+    lines = [columns, *([row[column] for column in columns] for row in rows)]
+    widths = [max(len(line[position]) for line in lines) for position in range(len(columns))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines)

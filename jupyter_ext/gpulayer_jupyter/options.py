@@ -5,14 +5,15 @@ Runs in the kernel.
 
 from __future__ import annotations
 
+import difflib
+import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
-from IPython.utils._process_common import arg_split
 
-from gpulayer.client.option_values import read_count, read_pair, read_seconds
+from gpulayer.client.option_values import read_count, read_input, read_pair, read_seconds
 from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
 
@@ -21,8 +22,9 @@ class OptionParser(ArgumentParser):
     """argparse for a line in a cell: what it can't read is IPython's UsageError, and nothing leaves the process."""
 
     def error(self, message: str) -> NoReturn:
-        usage = " ".join(self.format_usage().removeprefix("usage: ").split())
-        raise UsageError(f"{message}\nUsage: {usage}")
+        unknown = message.partition("unrecognized arguments: ")[2].split()
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, n=1) if unknown else []
+        raise UsageError(f"{message}{f'; did you mean {near[0]}?' if near else ''}\n{self.prog}? lists the options.")
 
 
 def cell_parser() -> OptionParser:
@@ -35,7 +37,7 @@ def cell_parser() -> OptionParser:
     parser.add_argument("--name", help="the job's name in lists")
     parser.add_argument("--env", action="append", type=_pair, default=[], metavar="K=V", help="a variable for every rank; repeatable")
     parser.add_argument(
-        "--input", action="append", type=_pair, default=[], metavar="NAME=PATH", help="a file or folder that travels; repeatable"
+        "--input", action="append", type=_input, default=[], metavar="NAME=PATH", help="a file or folder that travels; repeatable"
     )
     parser.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="stop the job this long after its first rank started; 90, 10m, 2h"
@@ -96,10 +98,9 @@ def _parser(name: str, description: str) -> OptionParser:
 
 def _split(line: str) -> list[str]:
     try:
-        words: list[str] = arg_split(line)
+        return shlex.split(line)
     except ValueError as error:
         raise UsageError(f"The options can't be read: {error}.\nClose the quotation marks.") from None
-    return words
 
 
 def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -114,4 +115,5 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return read_option
 
 
-_count, _seconds, _pair = _reader(read_count), _reader(read_seconds), _reader(read_pair)
+_count, _seconds = _reader(read_count), _reader(read_seconds)
+_pair, _input = _reader(read_pair), _reader(read_input)

@@ -26,6 +26,8 @@ OUTPUT_LIMIT_BYTES = 16 * 1024
 """Of text per job in the saved notebook; the whole is in the job's log."""
 UPDATE_SECONDS = 0.1
 """Each update carries the whole text: more often than this a chatty job would flood the browser."""
+TICK_SECONDS = 1.0
+"""How often the header's clock goes on while nothing else is new."""
 _LINE_LIMIT = 2000
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _Key = tuple[int, str]  # rank (-1: the launcher), stream
@@ -83,11 +85,25 @@ class JobView:
             key = _key(line)
             stream = self._streams.get(key)
             if stream is None:
-                stream = self._streams[key] = _Stream(LineTranslator(self._program))
+                rank = line.rank if line.stream == "stderr" else None
+                stream = self._streams[key] = _Stream(LineTranslator(self._program, rank=rank))
             text = stream.translator.translate(clean_line(line.text))
             if text is not None:
                 stream.add(text)
                 yield replace(line, text=text)
+
+    def leave_out(self, rank: int, traceback: str) -> None:
+        """Show this rank's traceback no more: the error below the output tells it. One that it did not print changes nothing."""
+        stream = self._streams.get((rank, "stderr"))
+        told = [clean_line(line) for line in traceback.splitlines()]
+        if stream is None or not told:
+            return
+        lines = list(stream.lines)
+        for start in range(len(lines) - len(told), -1, -1):
+            if lines[start : start + len(told)] == told:
+                stream.lines = deque(lines[:start] + lines[start + len(told) :])
+                stream.count -= len(told)
+                return
 
     # ---- text
 
@@ -100,6 +116,8 @@ class JobView:
             state = "stopping"
         elif status.state is JobState.QUEUED and status.waiting_for:
             state = f"queued: {status.waiting_for}"
+        elif status.state is JobState.RUNNING and not any(key[0] >= 0 for key in (*self._streams, *map(_key, self._open))):
+            state = "starting ranks"  # loading a framework takes seconds in which nothing is printed
         facts = [f"job {status.job_id} {status.name}", state, f"{shape} ({status.accelerator or status.spec.accelerator})"]
         elapsed = self._elapsed()
         if elapsed is not None:
@@ -201,15 +219,19 @@ class CellDisplay:
         self._shown: str | None = None
         self._last = 0.0
         self._stale = False
+        self._ticks = False
 
     def show(self, view: JobView, lines: list[LogLine]) -> None:  # noqa: ARG002 - the view has them
+        self._ticks = view.status.started_at is not None and view.status.ended_at is None
         if self._shown is not None and self._clock() - self._last < UPDATE_SECONDS:
             self._stale = True
             return
         self._draw(view)
 
     def pending_seconds(self) -> float | None:
-        return max(0.0, self._last + UPDATE_SECONDS - self._clock()) if self._stale else None
+        if not self._stale:
+            return TICK_SECONDS if self._ticks else None
+        return max(0.0, self._last + UPDATE_SECONDS - self._clock())
 
     def close(self, view: JobView) -> None:
         self._draw(view)

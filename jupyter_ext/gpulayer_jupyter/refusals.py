@@ -57,14 +57,21 @@ def tell_in_cells(failed: JobFailed, program: Program | None) -> None:
 
 
 class LineTranslator:
-    """One stream's lines as they come, with the cells' places in the tracebacks that a rank prints."""
+    """One stream's lines as they come, with the cells' places in the tracebacks that a rank prints.
 
-    def __init__(self, program: Program | None) -> None:
+    Args:
+        program: whose files the places are in.
+        rank: whose stderr it is. torch.distributed puts `[rank0]: ` before each line of a traceback, as the display does.
+    """
+
+    def __init__(self, program: Program | None, *, rank: int | None = None) -> None:
         self._program = program
+        self._prefix = f"[rank{rank}]: " if rank is not None else ""
         self._dropping = False
 
     def translate(self, text: str) -> str | None:
         """The line as it is shown; None for the frame that joins `main.py` and `cell.py`."""
+        text = text.removeprefix(self._prefix)
         frame = _FRAME.match(text)
         if frame is None:
             self._dropping = self._dropping and text.startswith("    ")

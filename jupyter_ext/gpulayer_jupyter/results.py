@@ -21,6 +21,17 @@ from gpulayer_jupyter.export.script import Program
 from gpulayer_jupyter.output import Display, JobView, display_for
 from gpulayer_jupyter.refusals import tell_in_cells
 
+PROGRAMS_KEPT = 200
+"""Of how many jobs this kernel remembers what they ran; the tracebacks of older ones are shown as the ranks wrote them."""
+_programs: dict[str, Program] = {}
+
+
+def remember_program(job: Any, program: Program) -> None:
+    """Keep what the job runs: whoever attaches to it later from this kernel sees tracebacks in cells and lines as well."""
+    _programs[job.id] = program
+    while len(_programs) > PROGRAMS_KEPT:
+        del _programs[next(iter(_programs))]
+
 
 def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None) -> JobView:
     """Show a job under the cell until it has ended.
@@ -31,20 +42,55 @@ def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes
         JobFailed: it did not succeed; shown as the guilty rank's own traceback.
         KeyboardInterrupt: after an interrupt, once the job has ended.
     """
+    if program is not None:
+        remember_program(job, program)
     view = JobView(job.status, where=job.client.place, program=program)
     view.notes += notes or []
     display = display_for(shell, job.id)
     interrupted = follow_through_interrupts(job, lambda following: _show_until_end(following, view, display))
     view.status = job.status
-    display.close(view)
     if interrupted:
+        display.close(view)
         raise KeyboardInterrupt
+    _close(job, view, display, program)
+    return view
+
+
+def watch_to_end(job: Any, shell: Any) -> None:
+    """Show a job that runs already, from its first line on; an interrupt ends the watching only.
+
+    Raises:
+        JobFailed: it did not succeed; shown as the guilty rank's own traceback.
+        KeyboardInterrupt: after an interrupt; the job goes on.
+    """
+    program = _programs.get(job.id)
+    view = JobView(job.status, where=job.client.place, program=program)
+    display = display_for(shell, job.id)
+    following = Following(job)
+    try:
+        _show_until_end(following, view, display)
+    except KeyboardInterrupt:
+        display.close(view)
+        print(f"job {job.id} still runs: %gpulayer cancel {job.id}")  # noqa: T201 - the cell's own output
+        raise
+    finally:
+        following.close()
+    view.status = job.status
+    _close(job, view, display, program)
+
+
+def _close(job: Any, view: JobView, display: Display, program: Program | None) -> None:
+    """Draw the end, and raise what went wrong with its traceback once: in the error."""
     try:
         job.result()
     except JobFailed as failed:
         tell_in_cells(failed, program)
+        failure = job.status.failure
+        if failure is not None and failure.rank is not None and failed.details.get("traceback"):
+            view.leave_out(failure.rank, str(failed.details["traceback"]))
         raise
-    return view
+    finally:
+        display.close(view)
 
 
 def _show_until_end(following: Following, view: JobView, display: Display) -> None:

@@ -19,6 +19,7 @@ from gpulayer.bundle.archive import Bundle, Link
 from gpulayer.bundle.collect import find_project
 from gpulayer.errors import InvalidSpec, NotExportable, TooLarge
 from gpulayer.settings import BUNDLE_LIMIT_BYTES
+from gpulayer_jupyter.export.file_hints import file_hints
 from gpulayer_jupyter.export.history import UNCLEAR
 from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules, package_versions
 from gpulayer_jupyter.export.magic_lines import is_session_only
@@ -62,6 +63,7 @@ class Export:
     modules: tuple[str, ...]
     packages: dict[str, str]
     missing: tuple[str, ...]
+    file_hints: tuple[str, ...] = ()
 
 
 def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: Surroundings, *, remote: Mapping[str, str] = {}) -> Export:
@@ -104,7 +106,8 @@ def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: S
     files["manifest.json"] = _manifest(program, modules, packages, files)
     bundle = Bundle(files)
     _check_size(bundle)
-    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing)
+    hints = file_hints(sent, folder=surroundings.folder, bundled=files.keys())
+    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints)
 
 
 def _free_name(stem: str, modules: LocalModules) -> str:

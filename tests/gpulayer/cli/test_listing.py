@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 
-from gpulayer.cli.listing import age, print_listing
+from gpulayer.cli.listing import print_listing
+from gpulayer.client.listings import age
 
 RECORDS = [{"id": "j1", "name": "[bold]x[/bold]\x1b[31m", "note": None}, {"id": "j2", "name": "y" * 200, "note": "waits"}]
 

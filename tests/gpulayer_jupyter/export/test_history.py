@@ -83,20 +83,21 @@ def test_weights_that_a_job_left_travel_with_what_reads_the_model(tmp_path: Path
 @pytest.mark.parametrize(
     ("cell", "main", "rest"),
     [
-        ("y = x + [1]\nsend()\nprint('only here')", "x = [1]", "y = x + [1]\nsend()\n"),
+        ("y = x + [1]\nprint('only here')\nsend(y)\nprint('only here')", "y = x + [1]", "send(y)\n"),
         ("def go():\n    send()\n\ngo()\nafter = 1", "def go():", "go()\n"),
     ],
 )
-def test_plain_cell_travels_up_to_the_statement_that_asks(cell: str, main: str, rest: str) -> None:
+def test_statement_that_asks_travels_with_what_it_needs(cell: str, main: str, rest: str) -> None:
     shell = new_shell()
     recorder_of(shell)
     collected: list[Source] = []
     provider = NotebookProvider(shell)
-    shell.run_cell("x = [1]\ndef send():\n    pass", store_history=True)
-    shell.user_ns["send"] = lambda: collected.append(provider.collect())
+    shell.run_cell("x = [1]\ndef send(*values):\n    pass", store_history=True)
+    shell.user_ns["send"] = lambda *values: collected.append(provider.collect())
     assert shell.run_cell(cell, store_history=True).success
     [source] = collected
     files = source.bundle.files
     assert main.encode() in files["main.py"]
+    assert b"only here" not in files["main.py"]
     assert files["cell.py"] == rest.encode()
     assert (source.script, source.args, source.title) == ("main.py", (), "cell-2")
