@@ -105,6 +105,8 @@ class CommandJob(JobSpec, frozen=True, tag="command"):
             raise InvalidSpec("A command is a list of words.", asked=f"argv={self.argv!r}", fix='Write CommandJob(["python", "train.py"]).')
         if not all(isinstance(word, str) and "\0" not in word for word in self.argv):
             raise InvalidSpec("Every word of a command is text.", asked=f"argv={self.argv!r}")
+        if not self.argv[0].strip():
+            raise InvalidSpec("The first word of a command is the program, and it is empty.", asked=f"argv={self.argv!r}")
         msgspec.structs.force_setattr(self, "argv", tuple(self.argv))
 
 

@@ -65,7 +65,7 @@ def run_command(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         if isinstance(error, _NO_ARGUMENTS):
             print(error.format_message(), file=sys.stderr)  # the help itself
-            return error.exit_code
+            return BAD_INPUT
         print(f"gpulayer: {error.format_message()}", file=sys.stderr)
         context = getattr(error, "ctx", None)
         print(f"See `{context.command_path if context is not None else 'gpulayer'} --help`.", file=sys.stderr)

@@ -31,6 +31,8 @@ ANSWER_SECONDS = 10.0
 """How long after `wait` an answer is still expected; a proxy that swallows held calls in silence is noticed by it."""
 PART_SECONDS = 60.0
 """How long an answer to a part of an artifact may take: the last one waits for the digest of the whole."""
+ASK_FIRST_BYTES = 64 * 1024
+"""From this size on a file is sent only once the server has said that it lacks it."""
 CLOSE_SECONDS = 2.0
 """How long close() waits for calls of other threads to notice it; they do at once, unless a name is being looked up."""
 KEEPALIVE_SECONDS = 55.0
@@ -101,7 +103,8 @@ class HttpTransport:
         raise read_error(response.status_code, response.headers, response.content, url=self.url)
 
     def put_artifact(self, path: Path, sha256: Digest) -> None:
-        if self.has_artifact(sha256):
+        # Asking first takes as long as sending a small file, which may be sent twice.
+        if path.stat().st_size >= ASK_FIRST_BYTES and self.has_artifact(sha256):
             return
         where = ARTIFACT_PATH.format(sha256=_path_part(sha256))
 

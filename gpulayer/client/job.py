@@ -16,6 +16,7 @@ from gpulayer.client.log_lines import LineAssembler, LogLine
 from gpulayer.errors import NotFound, Unsupported
 from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, OutputFile, ReadLogs
 from gpulayer.settings import LONG_POLL_SECONDS
+from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
 
 if TYPE_CHECKING:
@@ -108,7 +109,12 @@ class Job:
     # ---- output
 
     def logs(self, rank: int | None = None) -> Iterator[LogLine]:
-        """The lines that are stored so far, an unfinished last line included; of all ranks, or of one."""
+        """The lines that are stored so far, an unfinished last line included; of all ranks, or of one.
+
+        Raises:
+            NotFound: the job has no such rank.
+        """
+        self._check_rank(rank)
         assembler = LineAssembler()
         after = 0
         while True:
@@ -120,7 +126,12 @@ class Job:
         yield from assembler.finish()
 
     def follow_logs(self, rank: int | None = None) -> Iterator[LogLine]:
-        """Every line from the first on, as they come, until the job has ended and all is read."""
+        """Every line from the first on, as they come, until the job has ended and all is read.
+
+        Raises:
+            NotFound: the job has no such rank.
+        """
+        self._check_rank(rank)
         assembler = LineAssembler()
         for page in self.follow_pages(rank):
             yield from assembler.feed(page.chunks)
@@ -219,6 +230,17 @@ class Job:
         if not self._status.state.is_terminal:
             self.refresh()
         return [task.outputs for task in sorted(self._status.tasks, key=lambda task: task.node)]
+
+    def _check_rank(self, rank: int | None) -> None:
+        """Of a rank that there never is, nothing would be read for ever."""
+        spec = self._status.spec
+        ranks = spec.nodes * spec.devices if isinstance(spec, DistributedJob) else 1
+        if rank is not None and not 0 <= rank < ranks:
+            raise NotFound(
+                "The job has no such rank.",
+                asked=f"rank {rank} of job {self.id}",
+                found="rank 0 only" if ranks == 1 else f"ranks 0 to {ranks - 1}",
+            )
 
     def _ask(self, request: GetJob) -> Job:
         self._status = self._client.call_patiently("wait_job", request)

@@ -6,7 +6,9 @@ The Trainer stands on it; it works alone in any script. Runs in every process th
 from __future__ import annotations
 
 import atexit
+import functools
 import json
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from torch.utils.data import DataLoader
 from gpulayer.errors import InvalidSpec, Unsupported
 from gpulayer.pytorch.data import move_batch, share_loader, shuffle_seed
 from gpulayer.pytorch.precision import Precision
-from gpulayer.pytorch.rank_context import RankContext, read_rank_context
+from gpulayer.pytorch.rank_context import RankContext, in_notebook, read_rank_context
 from gpulayer.pytorch.strategy import DataParallel, SingleRank, Strategy
 from gpulayer.spec import ACCELERATORS
 
@@ -68,8 +70,12 @@ class Runtime:
 
     @property
     def output_dir(self) -> Path:
-        """Where to write what should come back as artifacts; outside a job, `gpulayer_runs/` beside the caller."""
-        folder = self._context.output_dir or Path("gpulayer_runs") / "here"
+        """Where to write what should come back as artifacts; it is made when it is asked for.
+
+        Outside a job it is `gpulayer_runs/here` beside the script, and in a kernel a temporary folder, one for each kernel:
+        GPUlayer writes nothing beside a notebook.
+        """
+        folder = self._context.output_dir or (_kernels_folder() if in_notebook() else Path("gpulayer_runs") / "here")
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -129,6 +135,12 @@ class Runtime:
     def teardown(self) -> None:
         """Leave the process group; done at exit by itself."""
         _leave_process_group()
+
+
+@functools.cache
+def _kernels_folder() -> Path:
+    # Nobody removes it but the system: what a person has written there is theirs.
+    return Path(tempfile.mkdtemp(prefix="gpulayer-output-"))
 
 
 def resolve_device(accelerator: str, context: RankContext) -> torch.device:

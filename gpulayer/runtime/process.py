@@ -58,6 +58,7 @@ class TaskProcesses:
         self._on_lost = on_lost
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._lost = threading.Event()
+        self._ending = False  # the task keeper kills what it has; `on_lost` follows when it is done
 
     def start_process(
         self,
@@ -130,7 +131,11 @@ class TaskProcesses:
         if messages is None:
             return False
         for message, _ in messages:
-            if message["event"] == "exited":
+            if message["event"] == "ending":
+                self._ending = True
+            elif message["event"] == "exited":
+                if self._ending:
+                    continue
                 code = message["code"]
                 self._on_exit(
                     ProcessExit(

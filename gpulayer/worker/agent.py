@@ -43,7 +43,8 @@ from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.heartbeat import HeartbeatLoop
 from gpulayer.worker.server_link import PASSING, Retries, ServerLink
 from gpulayer.worker.slots import Slots
-from gpulayer.worker.task_runner import LEAVE_FLUSH_SECONDS, TaskPlace, TaskRunner
+from gpulayer.worker.task_place import TaskPlace
+from gpulayer.worker.task_runner import LEAVE_FLUSH_SECONDS, TaskRunner
 from gpulayer.worker.workspace import WorkspaceRoot
 
 LEAVE_SECONDS = 5.0
@@ -228,14 +229,15 @@ class Agent:
             told = [(self._runners.get(_ref(order)), order) for order in orders_to_do]
         for runner in fresh:
             runner.start()
+        answered = True
         for known, order in told:
             if known is not None:
                 known.stop(order)
             else:
-                self._disown(order)
+                answered = self._disown(order) and answered
         if fresh and self._heartbeat is not None:
             self._heartbeat.work_changed()
-        return bool(news or fresh or orders_to_do)
+        return bool(news or fresh or (orders_to_do and answered))
 
     def _task_ended(self, runner: TaskRunner) -> None:
         with self._lock:
@@ -249,16 +251,22 @@ class Agent:
             self._stopping.set()
             self._link.close()
 
-    def _disown(self, order: StopOrder) -> None:
-        """Nothing of this attempt runs here: say so, or its job would wait for its end."""
+    def _disown(self, order: StopOrder) -> bool:
+        """Nothing of this attempt runs here: say so, or its job would wait for its end. False when nobody heard it."""
         assert self._registered is not None
         request = FinishTask(
             task_id=order.task_id, attempt=order.attempt, worker_id=self._registered.worker_id, boot=self._boot, state="cancelled"
         )
         try:
             self._link.call("finish_task", request)
+        except PASSING as error:
+            _log.info("an order to stop what does not run here is answered with the next acquire: %s", error)
+            with self._lock:
+                self._orders.discard(order)  # what this worker doesn't know, the control plane repeats
+            return False
         except GPUlayerError as error:
             _log.info("an order to stop what does not run here: %s", error)
+        return True
 
     def _is_idle(self) -> bool:
         with self._lock:

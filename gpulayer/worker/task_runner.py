@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +17,7 @@ from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
 from gpulayer.protocol import (
     AppendLogs,
     AttemptRef,
+    Digest,
     Failure,
     FinishTask,
     LogChunk,
@@ -28,18 +29,15 @@ from gpulayer.protocol import (
     StopReason,
     Stream,
     TaskAssignment,
-    WorkerId,
 )
-from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.rank_environment import task_environment
 from gpulayer.runtime.task_plan import TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.spec import DistributedJob
-from gpulayer.worker.artifact_cache import ArtifactCache, file_digest
 from gpulayer.worker.log_sender import LogSender
 from gpulayer.worker.meeting import Meeting
-from gpulayer.worker.server_link import ServerLink
-from gpulayer.worker.slots import Slots
+from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
+from gpulayer.worker.task_place import TaskPlace
 from gpulayer.worker.workspace import Workspace
 
 REPORT_SECONDS = 1.0
@@ -50,22 +48,6 @@ LEAVE_FLUSH_SECONDS = 5.0
 """How long a worker that takes its leave goes on sending what its tasks have printed."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlace:
-    """What a task needs to know of the worker it runs on."""
-
-    worker_id: WorkerId
-    boot: str
-    name: str
-    address: str
-    python: str
-    environment: dict[str, str]
-    link: ServerLink
-    cache: ArtifactCache
-    keeper: Keeper
-    slots: Slots
 
 
 class _Stopped(Exception):
@@ -94,6 +76,9 @@ class TaskRunner:
         self._give_up = threading.Event()  # ends every wait for the control plane
         self._finished = False
         self._fault: Exception | None = None  # something on this machine that fails the attempt whatever its ranks do
+        self._result: TaskResult | None = None
+        self._outputs: OutputStore | None = None  # while the outputs are being stored
+        self._end_storing = threading.Event()
         self._silent = False  # the outcome is nobody's business any more: lost, orphaned or leaving
         self._announced = threading.Event()  # the control plane knows that the process runs, or it never will
         self._announcer: threading.Thread | None = None
@@ -111,6 +96,10 @@ class TaskRunner:
 
     def stop(self, order: StopOrder) -> None:
         """Carry out an order of the control plane; the outcome is reported as ever."""
+        with self._lock:
+            storing = self._outputs is not None
+        if storing:
+            self._stop_storing()
         self._stop_process(order.reason)
 
     def lose(self, why: str) -> None:
@@ -126,6 +115,7 @@ class TaskRunner:
     def leave(self) -> None:
         """The worker takes its leave: stop, send what was printed, and leave the outcome to the control plane."""
         self._silent = True
+        self._stop_storing()
         self._stop_process("cancel")
 
     # ---- what the runtime tells (gpulayer.runtime.task_process.TaskEvents)
@@ -159,8 +149,8 @@ class TaskRunner:
 
     def _run(self) -> None:
         try:
-            result = self._run_to_result()
-            self._conclude(result)
+            self._result = self._run_to_result()
+            self._conclude(self._result)
         except Interrupted as error:
             _log.info("task %s: %s", self.ref.task_id, error)
         except GPUlayerError as error:
@@ -253,37 +243,45 @@ class TaskRunner:
         return process
 
     def _conclude(self, result: TaskResult) -> None:
-        """Send what is left of the output, then the files, then the outcome."""
-        sent = self._sender is None or self._sender.close(LEAVE_FLUSH_SECONDS if self._silent else None)
-        if self._silent:
-            return
-        if not sent and self._fault is None:
-            raise Interrupted("The output of the attempt is not wanted any more.")
-        failure = self._placed(result.failure) if result.failure is not None else None
-        state = result.state
-        if self._fault is not None and failure is None:
-            state, failure = "failed", self._describe_fault(self._fault)
-        outputs: tuple[OutputFile, ...] = ()
+        """Store the files, send what is left of the output, then the outcome."""
+        state, failure = result.state, self._placed(result.failure) if result.failure is not None else None
         try:
-            outputs = self._store_outputs()
+            if not self._silent and not self._store_outputs():
+                state, failure = "cancelled", None
         except Interrupted:
             raise
-        except (GPUlayerError, OSError) as error:
+        except GPUlayerError as error:
             if state == "succeeded":
                 state = "failed"
                 failure = self._placed(Failure(reason="launcher", message=f"The outputs could not be stored: {error}"))
             _log.error("task %s: the outputs could not be stored: %s", self.ref.task_id, error)
         # Given back before the control plane hears of the end: its next assignment may come at that moment.
         self._place.slots.release(self.ref)
-        self._finish(state, result.ranks, failure, outputs)
+        sent = self._sender is None or self._sender.close(LEAVE_FLUSH_SECONDS if self._silent else None)
+        if self._silent:
+            return
+        if not sent and self._fault is None:
+            raise Interrupted("The output of the attempt is not wanted any more.")
+        if self._fault is not None and failure is None:
+            state, failure = "failed", self._describe_fault(self._fault)
+        self._finish(state, result.ranks, failure, self._outputs.stored if self._outputs is not None else ())
 
-    def _store_outputs(self) -> tuple[OutputFile, ...]:
-        stored = []
-        for path, file in self._workspace.output_files():
-            sha256 = file_digest(file)
-            self._place.link.patiently(lambda file=file, sha256=sha256: self._place.link.put_artifact(file, sha256), self._give_up)  # type: ignore[misc]
-            stored.append(OutputFile(path=path, sha256=sha256, size_bytes=file.stat().st_size))
-        return tuple(stored)
+    def _store_outputs(self) -> bool:
+        """Store what the job left in its output folder; False when it was to end before all was stored."""
+        if self._sender is None:
+            return True  # it ended before it had a folder
+        left_out = LeftOut(lambda text: self.on_output(None, "stderr", f"{text}\n".encode()))
+        store = OutputStore(self._put_output, left_out)
+        with self._lock:
+            self._outputs = store
+        if self._end_storing.is_set():
+            return False
+        whole = store.store(find_outputs(self._workspace.output, self._workspace.path, left_out))
+        left_out.close()
+        return whole
+
+    def _put_output(self, file: Path, sha256: Digest) -> None:
+        self._place.link.patiently(lambda: self._place.link.put_artifact(file, sha256), self._end_storing)
 
     def _finish(
         self,
@@ -338,6 +336,13 @@ class TaskRunner:
         if process is not None:
             process.stop(reason)
 
+    def _stop_storing(self) -> None:
+        with self._lock:
+            store = self._outputs
+        if store is not None:
+            store.stop()  # first: what the event makes of the uploads is no failure then
+        self._end_storing.set()
+
     def _fail(self, error: Exception) -> None:
         """End the attempt as failed; its end is reported as ever."""
         self._fault = self._fault or error
@@ -351,6 +356,7 @@ class TaskRunner:
         self._announced.set()
         if self._sender is not None:
             self._sender.abandon()
+        self._stop_storing()
         self._place.link.wake()
 
     def _not_started(self, message: str) -> TaskResult:
@@ -364,7 +370,7 @@ class TaskRunner:
         """Last words of a runner that met a fault of its own: the job must not stay running for ever."""
         self._stop_process("kill")
         try:
-            self._finish("failed", (), self._describe_fault(error), ())
+            self._finish("failed", self._result.ranks if self._result is not None else (), self._describe_fault(error), ())
         except GPUlayerError as refused:
             _log.warning("task %s: the fault could not be reported: %s", self.ref.task_id, refused)
 

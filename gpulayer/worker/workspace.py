@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -52,19 +51,6 @@ class Workspace:
             shutil.copyfile(artifact, target)
         if file.link is not None:
             self._link(file.link, target)
-
-    def output_files(self) -> Iterator[tuple[str, Path]]:
-        """The regular files below `output/` by posix path, in order; links are followed only inside the workspace."""
-        top = self.path.resolve()
-        for folder, subfolders, names in os.walk(self.output):
-            subfolders.sort()
-            for name in sorted(names):
-                path = Path(folder, name)
-                real = path.resolve()
-                if not real.is_relative_to(top) or not real.is_file():
-                    _log.warning("left out of the outputs, since it is no regular file of the workspace: %s", path)
-                    continue
-                yield path.relative_to(self.output).as_posix(), path
 
     def remove(self) -> None:
         """Delete everything, folders that the job made read-only included."""

@@ -72,7 +72,9 @@ class GPUlayerMagics(Magics):
         options = parse_cell_options(line)
         job_of(options, script="main.py")  # a wrong option is told before anything is exported
         export = export_magic_cell(self.shell, cell)
-        spec = job_of(options, script=export.script, name=f"cell-{export.program.cells[-1]}" if export.program.cells else None)
+        run = recorder_of(self.shell).current
+        # Not the last cell that travels: of this one there may be nothing but comments.
+        spec = job_of(options, script=export.script, name=f"cell-{run.cell if run is not None else self.shell.execution_count}")
         client = targets.connect(options.target)
         keep_open = False
         try:

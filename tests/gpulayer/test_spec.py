@@ -16,3 +16,9 @@ def test_devices_that_are_no_whole_number_are_told_so(devices):
 def test_a_job_holds_a_device(devices):
     with pytest.raises(InvalidSpec, match="at least one device"):
         CommandJob(["true"], devices=devices)
+
+
+@pytest.mark.parametrize("program", ["", " "])
+def test_a_command_names_a_program(program):
+    with pytest.raises(InvalidSpec, match="is empty"):
+        CommandJob([program])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpulayer_jupyter.export.provider import recorder_of
-from gpulayer_jupyter.options import cell_parser
+from gpulayer_jupyter.options import cell_parser, parse_cell_options
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from support.notebook import new_shell
@@ -63,6 +63,8 @@ def test_below_the_first_line_nothing_runs_and_the_reason_is_said(above: str, sh
         ("--nodes", UsageError, "--nodes: expected one argument"),
         ("--devices many", UsageError, "'many' is not a number"),
         ("--env A", UsageError, "'A' is not of the form NAME=VALUE"),
+        ("--input some.csv", UsageError, "'some.csv' is not of the form NAME=PATH"),
+        ("--devises 2", UsageError, "unrecognized arguments: --devises 2; did you mean --devices?\n%%gpulayer? lists the options."),
         ("--timeout soon", UsageError, "'soon' is not a duration"),
         ("--grace 0", InvalidSpec, "positive number of seconds"),
         ("--devices 2.0", InvalidSpec, "Whole devices only"),
@@ -124,7 +126,7 @@ def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Pat
     _run(shell, "n = 2")
     listing = sorted(Path().iterdir())
     capsys.readouterr()
-    result = _run(shell, "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv\nprint(y, msgspec, nowhere)")
+    result = _run(shell, "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv\nprint(y, msgspec)")
     assert result.success
     shown = capsys.readouterr().out
     for text in (
@@ -135,7 +137,6 @@ def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Pat
         "local modules: dry_run_helper",
         "packages: msgspec ",
         "input data: train.csv (3 bytes)",
-        "not bound anywhere: nowhere",
         "files: cell.py, dry_run_helper.py, main.py, manifest.json",
         "sha256 ",
         "It asks for 2 workers at once, each with 2 free devices of one kind.",
@@ -155,6 +156,23 @@ def test_the_same_cell_twice_has_one_digest(shell: InteractiveShell, capsys: pyt
     assert digests[0] == digests[1]
 
 
+def test_a_cell_of_comments_is_called_by_its_own_number(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = []
+    monkeypatch.setattr("gpulayer_jupyter.magics.describe_export", lambda export, spec, client: names.append(spec.name))
+    _run(shell, "x = 1")
+    _run(shell, "%%gpulayer --dry-run\n# nothing")
+    assert names == ["cell-2"]
+
+
+def test_words_are_quoted_as_in_a_shell() -> None:
+    options = parse_cell_options("""--name 'two words' --env "A=b c" --env B= --env C=d\\ e --input "x=a folder" """)
+    assert options.name == "two words"
+    assert options.env == [("A", "b c"), ("B", ""), ("C", "d e")]
+    assert options.input == [("x", "a folder")]
+
+
 def test_detach_needs_a_server(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     result = _run(shell, "%%gpulayer --detach\nprint(1)")
     assert isinstance(result.error_in_exec, Unsupported)
@@ -164,7 +182,7 @@ def test_detach_needs_a_server(shell: InteractiveShell, capsys: pytest.CaptureFi
 def test_commands_without_jobs_and_workers(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     _run(shell, "%gpulayer jobs")
     _run(shell, "%gpulayer workers")
-    assert capsys.readouterr().out.split() == ["none", "none"]
+    assert capsys.readouterr().out.split() == ["no", "jobs", "no", "workers"]
 
 
 @pytest.mark.parametrize(

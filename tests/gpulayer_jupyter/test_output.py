@@ -164,7 +164,7 @@ def test_cell_display_is_one_display_and_updates_at_most_every_100_ms() -> None:
     )
     view = _view()
     display.show(view, [])
-    assert display.pending_seconds() is None
+    assert display.pending_seconds() == 1.0  # the header's clock
     for number in range(10):
         now[0] += 0.001
         display.show(view, view.add_page(_page(0, f"{number}\n", first_line=number)))
@@ -187,7 +187,42 @@ def test_terminal_prints_lines_as_they_come(capsys: pytest.CaptureFixture[str]) 
     view = _view()
     view.notes.append("started 2 local workers")
     display.show(view, [])
+    header = view.header()
+    assert "· starting ranks ·" in header
     display.show(view, view.add_page(_page(1, "b\n")))
     display.show(view, view.add_page(_page(None, "launcher\n")))
     display.show(view, view.add_page(_page(0, "a\n", "stderr")))
-    assert capsys.readouterr().out.splitlines() == ["started 2 local workers", view.header(), "[rank 1] b", "[rank 0 err] a"]
+    assert capsys.readouterr().out.splitlines() == ["started 2 local workers", header, "[rank 1] b", "[rank 0 err] a"]
+
+
+def test_starting_ranks_until_one_says_a_word() -> None:
+    view = _view()
+    view.add_page(_page(None, "launcher\n"))
+    assert "· starting ranks ·" in view.header()
+    view.add_page(_page(1, "no newline"))
+    assert "· running ·" in view.header()
+
+
+def test_torchs_mark_on_a_traceback_is_not_doubled() -> None:
+    view = _view()
+    view.add_page(
+        _page(1, '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/w/1/source/a.py", line 1\n[rank0]: x\n', "stderr")
+    )
+    view.add_page(_page(1, "[rank1]: printed\n"))
+    assert view.text().splitlines()[1:] == [
+        "[rank 1] [rank1]: printed",
+        "[rank 1 err] Traceback (most recent call last):",
+        '[rank 1 err]   File "a.py", line 1',
+        "[rank 1 err] [rank0]: x",
+    ]
+
+
+def test_a_traceback_that_the_error_tells_is_left_out() -> None:
+    view = _view()
+    view.add_page(_page(1, "[rank1]: Traceback:\n[rank1]: ValueError: x\nafter\n", "stderr"))
+    view.add_page(_page(0, "Traceback:\nValueError: x\n", "stderr"))
+    view.leave_out(1, "Traceback:\nKeyError")
+    view.leave_out(2, "Traceback:\nValueError: x")
+    assert len(view.text().splitlines()) == 6
+    view.leave_out(1, "Traceback:\nValueError: x\n")
+    assert view.text().splitlines()[1:] == ["[rank 0 err] Traceback:", "[rank 0 err] ValueError: x", "[rank 1 err] after"]

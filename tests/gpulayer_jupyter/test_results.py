@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from gpulayer_jupyter.results import follow_to_end, load_weights
+from gpulayer_jupyter.export.pieces import Piece
+from gpulayer_jupyter.export.script import LinePiece, Program
+from gpulayer_jupyter.results import follow_to_end, load_weights, remember_program, watch_to_end
 from safetensors.torch import save_file
 
 from gpulayer.client.failures import job_failed
@@ -111,6 +114,28 @@ def test_second_interrupt_kills(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         follow_to_end(job, SHELL)
     assert job.orders == [False, True]
+
+
+def test_an_interrupt_ends_the_watching_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    job = StandIn()
+    _interrupt_at_show(monkeypatch, times=1)
+    with pytest.raises(KeyboardInterrupt):
+        watch_to_end(job, SHELL)
+    assert job.orders == []
+    assert capsys.readouterr().out.splitlines()[-1] == "job j1 still runs: %gpulayer cancel j1"
+    job.end(JobState.CANCELLED)  # its threads end
+
+
+def test_attaching_tells_places_in_cells_where_this_kernel_knows_the_program() -> None:
+    piece = Piece(4, 2, "f()\n", ast.parse("f()").body[0], 1)
+    program = Program({"main.py": "", "cell.py": ""}, (LinePiece("cell.py", 1, 3, 1, 2),), (4,), (piece,))
+    error = RankError(type="ValueError", message="x", traceback='  File "/w/1/source/cell.py", line 3, in g\nValueError: x\n')
+    job = StandIn()
+    job.end(JobState.FAILED, Failure(reason="rank", message="", rank=0, exit_code=1, error=error))
+    remember_program(job, program)
+    with pytest.raises(JobFailed) as failed:
+        watch_to_end(job, SHELL)
+    assert failed.value.details["traceback"] == "  Cell [4], line 4, in g\nValueError: x"
 
 
 def _interrupt_at_show(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:

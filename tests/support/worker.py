@@ -29,6 +29,7 @@ class CuttableTransport:
         self.description = f"cuttable way to {inner.description}"
         self.calls: list[tuple[str, Message]] = []
         self.lose_answer: Callable[[str, Any], bool] = lambda name, answer: False
+        self.before_call: Callable[[str, Message], None] = lambda name, request: None
         self._changed = threading.Condition()
         self._cut = False
 
@@ -58,6 +59,7 @@ class CuttableTransport:
             self.calls.append((call.name, request))
             self._changed.notify_all()
         self._refuse_if_cut()
+        self.before_call(call.name, request)
         answer = self.inner.call(call, request, timeout=timeout)
         self._refuse_if_cut()
         if self.lose_answer(call.name, answer):

@@ -27,7 +27,7 @@ def file_hints(pieces: Sequence[Piece], *, folder: Path, bundled: Collection[str
     """
     hints: dict[str, str] = {}
     for piece in pieces:
-        for text, line in _texts(piece.node):
+        for text, line in _texts(piece.node) if not piece.restores else ():
             if text not in hints and _stays_behind(text, folder, bundled):
                 option = shlex.quote(f"{_input_name(text, hints)}={text}")
                 hints[text] = f"'{text}' ({piece.place(line)}) is there on this machine and does not travel; --input {option} sends it."
@@ -85,6 +85,6 @@ def _joined(node: ast.AST) -> str | None:
 def _only_writes(call: ast.Call) -> bool:
     name = ast.unparse(call.func).rpartition(".")[2]
     if name == "open":
-        modes = [part.value for part in (*call.args, *(keyword.value for keyword in call.keywords)) if isinstance(part, ast.Constant)]
+        modes = [part.value for part in (*call.args[1:], *(keyword.value for keyword in call.keywords)) if isinstance(part, ast.Constant)]
         return any(isinstance(mode, str) and re.fullmatch(r"[wax][bt+]*", mode) for mode in modes)
     return _WRITES.match(name) is not None

@@ -59,9 +59,10 @@ def with_kept_fits(pieces: Sequence[Piece], statements: Iterable[FittingStatemen
         call = _fit_call(piece.node) if alone is not None and alone.place.is_direct and alone.models else None
         target = _model_expression(call) or next(iter(alone.models[0].names), "") if alone is not None and call is not None else ""
         if alone is not None and call is not None and target:
-            found.extend(_rest_of(piece, call))
+            found.extend(_arguments_of(piece, call))
             found.append(load_weights_piece(cell, piece.line, target, alone.models[0].weights))
             found.extend(_figures_of(alone, cell, piece.line))
+            found.extend(_result_of(piece))
         else:
             found.append(_replayed(piece, here, alone))
             for statement in here:
@@ -120,8 +121,8 @@ def _model_expression(call: ast.Call) -> str:
     return ast.unparse(given) if given is not None and isinstance(path, ast.Name) else ""
 
 
-def _rest_of(piece: Piece, call: ast.Call) -> Iterator[Piece]:
-    """What the statement does besides fitting: calls among its arguments, and the name that it binds."""
+def _arguments_of(piece: Piece, call: ast.Call) -> Iterator[Piece]:
+    """Calls among the arguments, which may do something besides."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     parts: list[ast.expr] = [receiver, *call.args, *(keyword.value for keyword in call.keywords)]
     if isinstance(receiver, ast.Call) and ast.unparse(receiver.func).rpartition(".")[2] == "Trainer":
@@ -129,6 +130,9 @@ def _rest_of(piece: Piece, call: ast.Call) -> Iterator[Piece]:
     working = [part for part in parts if any(isinstance(inner, (ast.Call, ast.Starred)) for inner in ast.walk(part))]
     if working:
         yield _standing_for(piece, f"({', '.join(map(ast.unparse, working))},)\n")
+
+
+def _result_of(piece: Piece) -> Iterator[Piece]:
     if isinstance(piece.node, ast.Assign):
         yield _standing_for(piece, f"{' = '.join(map(ast.unparse, piece.node.targets))} = None\n")
 

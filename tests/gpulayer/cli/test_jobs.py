@@ -68,7 +68,10 @@ def test_run_ends_as_its_job_did(client, project, capsys):
     (project / "bad.py").write_text("raise ValueError('odd')")
     assert run_command(["run", "bad.py"]) == 1
     captured = capsys.readouterr()
-    assert "ValueError: odd" in captured.err
+    (job,) = client.jobs(limit=1)
+    assert job.name == "bad"
+    assert captured.err.startswith(f"gpulayer: job {job.id} 'bad', 1 × 1, embedded control plane")
+    assert captured.err.splitlines()[-2:] == ["ValueError: odd", f"Its output: gpulayer logs {job.id} --rank 0"]
     (project / "seven.py").write_text("import sys; sys.exit(7)")
     assert run_command(["run", "seven.py"]) == 7
     (project / "killed.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
@@ -104,6 +107,9 @@ def test_submit_waits_or_refuses_to_leave_an_embedded_job(client, capsys):
     assert "it needs a server" in capsys.readouterr().err
     assert run_command(["logs", job_id]) == 0
     assert capsys.readouterr().out == "[rank 0] hello\n"
+    for arguments in (["logs", job_id, "--rank", "5"], ["logs", job_id, "--rank", "1", "--follow"]):
+        assert run_command(arguments) == 1
+        assert "has no such rank" in capsys.readouterr().err
     assert run_command(["logs", job_id, "--follow", "--json"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["rank"], line["stream"], line["number"], line["text"]) == (0, "stdout", 1, "hello")
@@ -140,9 +146,11 @@ def test_workers_are_listed(client, capsys):
     assert "2 cpu" in capsys.readouterr().out
 
 
-def test_tokens_are_printed_once_and_only_where_there_are_some(client, capsys):
-    assert run_command(["token", "create", "--join"]) == 0
-    assert capsys.readouterr().out.strip()
+def test_an_embedded_control_plane_gives_no_tokens(client, capsys):
+    assert run_command(["token", "create", "--join"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "needs a server" in captured.err
     assert run_command(["token", "create", "--client"]) == 2
     assert "embedded" in capsys.readouterr().err
 

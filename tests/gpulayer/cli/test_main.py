@@ -100,3 +100,17 @@ def test_targets_come_and_go(capsys, tmp_path):
     assert run_command(["target", "use", "--none"]) == 0
     assert run_command(["target", "remove", "lab"]) == 0
     assert run_command(["target", "remove", "lab"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["worker"]])
+def test_without_arguments_its_help_is_shown_as_it_is(capsys, arguments):
+    assert run_command(arguments) == 2
+    assert capsys.readouterr().err.startswith("Usage: gpulayer")
+
+
+def test_a_targets_address_is_kept_without_its_page_and_token(capsys):
+    assert run_command(["target", "add", "lab", "http://lab:8888/lab?token=secret-token"]) == 0
+    assert run_command(["target", "list", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"name": "lab", "url": "http://lab:8888/", "has_token": True, "default": False}
+    assert "secret-token" not in captured.err

@@ -27,3 +27,15 @@ def test_what_is_no_token_is_refused(tmp_path, monkeypatch):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         with pytest.raises(InvalidSpec):
             read_token(True, None)
+
+
+def test_on_a_terminal_it_is_asked_for_without_echo(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    asked = []
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("gpulayer.cli.secrets.click.prompt", lambda text, **how: asked.append((text, how["hide_input"])) or "typed")
+    assert read_token(True, None, kind="Join token") == "typed"
+    assert asked == [("Join token", True)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import threading
 
 import pytest
 from support.client import Answer, health, scripted_server, write_server_file
 
-from gpulayer.cli.worker import _find_control_plane
-from gpulayer.errors import InvalidSpec
+from gpulayer.cli.main import run_command
+from gpulayer.cli.worker import _find_control_plane, _run
+from gpulayer.errors import InvalidSpec, NotAuthenticated, ServerUnreachable, encode_error
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +89,40 @@ def test_a_token_from_the_environment_is_shown_to_its_own_server_only(find, monk
         with pytest.raises(InvalidSpec, match="needs a token"):
             find(near.url, None, None)
         assert find(far.url, None, None)[0].token == "of-far"
+
+
+def test_a_refused_join_token_says_where_one_comes_from(capsys, tmp_path, monkeypatch):
+    refusal = encode_error(NotAuthenticated("The token is not known."))
+    (tmp_path / "token").write_text("used\n")
+    monkeypatch.setattr("gpulayer.hardware.inventory.find_frameworks", lambda python: {})
+    with scripted_server(lambda request: Answer(status=401, body=json.dumps(refusal).encode())) as server:
+        arguments = ["worker", "start", "--server", server.url, "--work-dir", str(tmp_path), "--cpu-devices", "1"]
+        assert run_command([*arguments, "--token-file", str(tmp_path / "token")]) == 1
+    assert "The server does not accept this join token." in (err := capsys.readouterr().err)
+    assert "gpulayer token create --join" in err
+
+
+def test_a_server_that_never_answered_ends_the_worker(monkeypatch):
+    class Agent:
+        worker_id = None
+
+        def __init__(self):
+            self.ended = threading.Event()
+
+        def run(self):
+            self.ended.wait()
+
+        def stop(self):
+            self.ended.set()
+
+    def never_answers():
+        raise ServerUnreachable("Nobody answers.")
+
+    monkeypatch.setattr("gpulayer.cli.worker.FIRST_ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr("gpulayer.cli.worker.signal.signal", lambda number, handler: None)
+    agent = Agent()
+    with pytest.raises(ServerUnreachable):
+        _run(agent, check_server=never_answers)
+    assert agent.ended.is_set()
+    agent = Agent()
+    assert _run(agent, check_server=agent.stop) == 0  # it answers: the worker goes on

@@ -4,23 +4,24 @@ import pytest
 from support.client import job_status
 
 from gpulayer.client.failures import job_failed
-from gpulayer.protocol import Failure, RankError
+from gpulayer.protocol import Failure, RankError, RankOutcome, TaskStatus
 from gpulayer.spec import CommandJob
-from gpulayer.states import JobState
+from gpulayer.states import AttemptState, JobState
 
 
 def failed(**fields):
     return job_failed(job_status(JobState.FAILED, failure=Failure(**{"reason": "rank", "message": "rank 3 failed", **fields})))
 
 
-def test_the_guilty_rank_its_place_its_exit_and_its_exception_stand_in_two_lines():
+def test_the_guilty_rank_its_place_its_exit_and_its_exception_stand_in_lines():
     trace = "Traceback (most recent call last):\n  ...\nValueError: odd\nsecond"
     error = failed(
         rank=3, node=1, worker="w2", device="cpu:1", exit_code=1, error=RankError(type="ValueError", message="odd\nsecond", traceback=trace)
     )
     assert error.two_lines().splitlines() == [
         "Job j1 'train' failed: rank 3 (node 1, worker w2, device cpu:1) exited with code 1.",
-        "ValueError: odd. Its output: gpulayer logs j1 --rank 3.",
+        "ValueError: odd",
+        "Its output: gpulayer logs j1 --rank 3",
     ]
     assert error.details["traceback"] == trace
     assert error.details["failure"]["rank"] == 3
@@ -28,19 +29,24 @@ def test_the_guilty_rank_its_place_its_exit_and_its_exception_stand_in_two_lines
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "words", "lines"),
     [
-        ({"rank": 0, "signal": 9, "message": "killed by the out-of-memory killer"}, ["SIGKILL (signal 9)", "out-of-memory killer"]),
-        ({"rank": 0, "signal": 99}, ["signal 99"]),
-        ({"rank": 0, "exit_code": 2, "last_lines": ("usage: x", "bad option", "")}, ["code 2", "bad option"]),
-        ({"reason": "lost", "message": "worker 'w' was not heard for 15 s.", "worker": "w", "node": 0}, ["not heard for 15 s", "worker w"]),
-        ({"reason": "start", "message": "the bundle is damaged"}, ["the bundle is damaged"]),
-        ({"reason": "launcher", "message": "it failed", "exit_code": 1}, ["the launcher exited with code 1", "it failed"]),
+        ({"rank": 0, "signal": 9, "message": "killed by the out-of-memory killer"}, ["SIGKILL (signal 9)", "out-of-memory killer"], 3),
+        ({"rank": 0, "signal": 99}, ["signal 99"], 3),
+        ({"rank": 0, "exit_code": 2, "last_lines": ("epoch 3", "")}, ["code 2"], 2),
+        (
+            {"reason": "lost", "message": "'w' was not heard for 15 s.", "worker": "w", "node": 0},
+            ["not heard for 15 s", "worker w"],
+            2,
+        ),
+        ({"reason": "start", "message": "the bundle is damaged"}, ["the bundle is damaged"], 2),
+        ({"reason": "launcher", "message": "it failed", "exit_code": 1}, ["the launcher exited with code 1", "it failed"], 3),
     ],
 )
-def test_every_way_to_fail_is_named(fields, words):
+def test_every_way_to_fail_is_named(fields, words, lines):
     text = failed(**fields).two_lines()
-    assert len(text.splitlines()) == 2
+    assert len(text.splitlines()) == lines
+    assert "epoch 3" not in text
     for word in words:
         assert word in text
 
@@ -50,3 +56,20 @@ def test_a_timeout_says_how_long_and_a_cancelled_job_that_it_was_cancelled():
     timed_out = job_status(JobState.FAILED, spec=spec, failure=Failure(reason="timeout", message="timeout", signal=15, rank=0))
     assert "ran out of time (1.5 s)" in job_failed(timed_out).message
     assert job_failed(job_status(JobState.CANCELLED)).message.endswith("was cancelled.")
+
+
+def test_how_the_other_ranks_ended_is_one_line():
+    outcomes = [{"collateral": True}, {"collateral": True, "signal": 9}, {"exit_code": 3}, {"exit_code": 1}, {"returned": True}]
+    ranks = [RankOutcome(rank=rank, local_rank=rank, **fields) for rank, fields in enumerate(outcomes)]
+    tasks = tuple(
+        TaskStatus(node=node, state=AttemptState.FAILED, attempt=1, worker_id="w", worker="w", host="h", ranks=tuple(share))
+        for node, share in enumerate((ranks[:2], ranks[2:]))
+    )
+    failure = Failure(reason="rank", message="", rank=3, exit_code=1)
+    told = job_failed(job_status(JobState.FAILED, failure=failure, tasks=tasks)).two_lines().splitlines()
+    assert told[1] == "The other ranks were stopped: 0, 1; had ended: 4; failed as well: 2."
+
+
+def test_a_notebook_is_pointed_to_its_magic(monkeypatch):
+    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    assert failed(rank=1, exit_code=1).two_lines().endswith("\nIts output: %gpulayer logs j1 --rank 1")

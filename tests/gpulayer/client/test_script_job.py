@@ -12,6 +12,7 @@ def test_one_rank_is_one_process_without_a_launcher():
     assert isinstance(spec, CommandJob)
     assert spec.argv == ("python", "-m", "gpulayer.runtime.rank_main", "sub/train.py", "--lr", "0.1")
     assert spec.name == "mine"
+    assert [script_job("sub/train.py", **options).name for options in ({}, {"name": None})] == ["train", "train"]
 
 
 @pytest.mark.parametrize("fields", [{"nodes": 2}, {"devices": 2}, {"launcher": "torchrun"}])

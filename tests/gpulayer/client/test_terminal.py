@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from support.client import chunk, job_status
 
 from gpulayer.client import terminal
 from gpulayer.client.terminal import mark_of, print_line
+from gpulayer.errors import InvalidSpec, JobFailed
 from gpulayer.protocol import LogPage
 from gpulayer.states import JobState
 
@@ -15,7 +17,11 @@ class StubbornJob:
     """A job that prints a line and ends when it is killed; somebody presses Ctrl-C again while it is being cancelled."""
 
     id = "j1"
+    name = "train"
     outputs = {}
+    status = job_status(JobState.RUNNING)
+    state = JobState.CANCELLED
+    client = SimpleNamespace(description="here")
 
     def __init__(self) -> None:
         self.orders: list[bool] = []
@@ -53,8 +59,39 @@ def test_each_interrupt_orders_once_and_nothing_is_read_again(monkeypatch, capsy
     assert job.followed == 1
     captured = capsys.readouterr()
     assert captured.out.splitlines() == ["[rank 0] first", "[rank 0] last"]
-    assert captured.err.splitlines() == ["gpulayer: cancelling j1 (again: kill it)", "gpulayer: killing j1"]
+    assert captured.err.splitlines() == [
+        "gpulayer: job j1 'train', 1 × 1, here",
+        "gpulayer: cancelling j1 (again: kill it)",
+        "gpulayer: killing j1",
+    ]
 
 
 def test_every_line_is_marked_with_who_printed_it():
     assert [mark_of(0, "stdout"), mark_of(1, "stderr"), mark_of(None, "stderr")] == ["[rank 0]", "[rank 1 err]", "[launcher err]"]
+
+
+class EndedJob(StubbornJob):
+    """One that has ended and left an output whose name is refused."""
+
+    outputs = {"C:x": None}
+
+    def __init__(self, state) -> None:
+        super().__init__()
+        self._ended.set()
+        self.state = state
+
+    def download(self, folder):
+        raise InvalidSpec("a name is refused")
+
+    def result(self):
+        if self.state is JobState.FAILED:
+            raise JobFailed("it failed")
+
+
+@pytest.mark.parametrize(("state", "kind"), [(JobState.SUCCEEDED, InvalidSpec), (JobState.FAILED, JobFailed)])
+def test_a_refused_output_hides_neither_the_others_nor_how_the_job_ended(capsys, state, kind):
+    with pytest.raises(kind):
+        terminal.follow_in_terminal(EndedJob(state))
+    err = capsys.readouterr().err
+    assert "gpulayer: outputs: gpulayer_runs/j1/" in err
+    assert ("a name is refused" in err) is (kind is JobFailed)

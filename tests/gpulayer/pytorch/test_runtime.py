@@ -1,4 +1,7 @@
+import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,7 +10,7 @@ from torch.utils.data import DataLoader
 from gpulayer.errors import InvalidSpec, Unsupported
 from gpulayer.pytorch import Runtime
 from gpulayer.pytorch.rank_context import RankContext
-from gpulayer.pytorch.runtime import resolve_device
+from gpulayer.pytorch.runtime import _kernels_folder, resolve_device
 
 
 def test_one_process() -> None:
@@ -33,6 +36,20 @@ def test_output_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAYER_OUTPUT_DIR", str(tmp_path / "out"))
     assert Runtime().output_dir == tmp_path / "out"
     assert (tmp_path / "out").is_dir()
+
+
+def test_output_dir_in_a_kernel_lies_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(execution_count=1, user_ns={})))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    _kernels_folder.cache_clear()
+    runtime = Runtime()
+    assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
+    assert runtime.output_dir == Runtime().output_dir
+    assert runtime.output_dir.parent == tmp_path / "tmp"
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    _kernels_folder.cache_clear()
 
 
 def test_the_granted_device_counts() -> None:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +14,10 @@ import torch
 from support.small_module import make_data, make_module
 from torch.utils.data import DataLoader
 
+from gpulayer.bundle.executing import REPLAYS
 from gpulayer.errors import InvalidSpec, Unsupported
 from gpulayer.pytorch import Trainer, trainer
-from gpulayer.pytorch.weights import load_fit, model_name, save_fit, weights_path
+from gpulayer.pytorch.weights import load_fit, model_name, save_fit, save_weights, weights_path
 
 # Frozen: a further argument needs an ADR that names what a callback cannot do (ADR-0014), and there are never more than 20.
 ARGUMENTS = {
@@ -159,6 +160,47 @@ def test_launched_fits_before_the_jobs_own_are_not_trained_again(
     assert weights_path(job, 1).exists()
 
 
+# ---- replayed in a job
+
+
+@pytest.fixture
+def replays(job: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """An exported program's `__main__`, in a job of another shape."""
+    monkeypatch.setenv("GPULAYER_DEVICES", "3")
+    main = ModuleType("__main__")
+    main.__file__ = str(job / "main.py")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    return main
+
+
+def test_replayed_fit_takes_what_the_first_one_left(job: Path, replays: ModuleType, loader: DataLoader[Any]) -> None:
+    earlier, model = make_module(), make_module()
+    torch.nn.init.zeros_(earlier.layers[0].weight)
+    save_weights(earlier, job / "a.safetensors")
+    (job / "b.json").write_text('{"callback_metrics": {"loss": 0.5}, "history": [{"epoch": 1}]}')
+    vars(replays)[REPLAYS] = ("a.safetensors", "b.json")
+    replayed = Trainer(devices=2, accelerator="cuda")
+    replayed.fit(model, loader)
+    assert torch.equal(model.layers[0].weight, earlier.layers[0].weight)
+    assert (replayed.callback_metrics, replayed.history) == ({"loss": 0.5}, [{"epoch": 1}])
+
+
+def test_replayed_fit_without_weights_trains_in_the_jobs_shape_and_is_not_counted(
+    job: Path, replays: ModuleType, loader: DataLoader[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vars(replays)[REPLAYS] = ()
+    replayed = Trainer(devices=2, accelerator="cuda")
+    replayed.fit(make_module(), loader)
+    assert replayed.history
+    assert not (job / "weights").exists()
+    vars(replays)[REPLAYS] = None
+    with pytest.raises(InvalidSpec, match="another shape"):
+        Trainer(devices=2).fit(make_module(), loader)
+    monkeypatch.setenv("GPULAYER_DEVICES", "1")
+    Trainer().fit(make_module(), loader)
+    assert weights_path(job, 1).exists()
+
+
 # ---- outside
 
 
@@ -166,7 +208,7 @@ def test_a_statement_of_a_cell_launches_one_fit(monkeypatch: pytest.MonkeyPatch,
     namespace = {"Trainer": Trainer, "model": make_module(), "loader": loader}
     shell = SimpleNamespace(execution_count=3, user_ns=namespace)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr(trainer, "_launching_statements", {(3, 2)})
+    monkeypatch.setattr(trainer, "_launching_statements", {(3, ((2, 4),))})
     with pytest.raises(Unsupported, match=r"launches one fit.*line 2"):
         exec("for _ in range(2):\n    Trainer(devices=2).fit(model, loader)\n", namespace)
 

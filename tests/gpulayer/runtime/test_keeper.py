@@ -263,3 +263,26 @@ def test_a_fault_in_handling_one_tasks_end_costs_that_task_alone(keeper):
     assert lost.wait(10)
     assert ended.wait(10)
     sound.close()
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+@pytest.mark.parametrize("victim", ["keeper", "task keeper"])
+def test_a_keeper_that_is_killed_is_what_the_failure_names(tmp_path, victim, distributed):
+    keeper = Keeper.start()
+    how = {"script": "main.py"} if distributed else {"argv": rank_argv()}
+    source = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+    try:
+        task = start_task(keeper, tmp_path, {"main.py": source}, **how)
+        task.events.wait_for("\n")
+        pid = keeper.pid
+        if victim == "task keeper":
+            pid = int(task.events.text())
+            while parent_of(pid) != keeper.pid:
+                pid = parent_of(pid)
+        os.kill(pid, signal.SIGKILL)
+        result = task.result()
+    finally:
+        keeper.close()
+    assert (result.state, result.failure.reason) == ("failed", "lost")
+    assert "keeper" in result.failure.message
+    assert len(task.events.failures) == 1

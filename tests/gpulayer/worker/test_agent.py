@@ -13,7 +13,7 @@ from support.worker import CuttableTransport, RunningAgent, WorkerPlace, worker_
 
 from gpulayer import CommandJob, JobState, settings
 from gpulayer.bundle.archive import Bundle
-from gpulayer.errors import NotAuthenticated, ProtocolMismatch, TooManyCalls
+from gpulayer.errors import NotAuthenticated, ProtocolMismatch, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import PROTOCOL_VERSION
 from gpulayer.worker import agent as agent_module
 from gpulayer.worker import log_backlog, task_runner
@@ -310,3 +310,25 @@ def test_output_that_the_workers_disk_cannot_hold_fails_the_job(place: WorkerPla
     assert job.state is JobState.FAILED
     assert "No space left on device" in job.status.failure.message
     assert job.status.failure.worker == "w"
+
+
+def test_a_stop_order_for_what_does_not_run_here_is_answered_again(place: WorkerPlace) -> None:
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "echo up; exec sleep 600"], grace_seconds=1))
+    assert next(job.follow_logs()).text.rstrip("\n") == "up"
+    with agent.agent._lock:
+        ((ref, runner),) = agent.agent._runners.items()
+        del agent.agent._runners[ref]  # as after a restart of which the control plane knows nothing
+    lost: list[str] = []
+
+    def drop(name: str, request) -> None:
+        if name == "finish_task" and len(lost) < 2:
+            lost.append(name)
+            raise ServerUnreachable("The connection was cut.")
+
+    agent.transport.before_call = drop
+    job.cancel()
+    assert job.wait(30).state is JobState.CANCELLED
+    assert len(lost) == 2
+    runner.lose("the test is over")
+    assert runner.join(30)

@@ -95,6 +95,16 @@ def test_a_patient_call_is_repeated_until_it_is_answered() -> None:
     assert link.patiently(lambda: _health(link), threading.Event()) == "well"
 
 
+def test_each_reason_to_wait_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    link = ServerLink(Transport("one", ServerUnreachable("away"), ServerUnreachable("away"), ServerUnreachable("busy"), "well"))
+    with caplog.at_level("INFO", logger="gpulayer.worker.server_link"):
+        link.patiently(lambda: _health(link), threading.Event())
+    assert [text for text in caplog.messages if text.startswith("trying again")] == [
+        "trying again until it works: away",
+        "trying again until it works: busy",
+    ]
+
+
 def test_a_patient_call_ends_when_it_is_given_up_or_the_link_closes() -> None:
     for end in ("give up", "close"):
         link = ServerLink(Transport("one", ServerUnreachable("away")))

@@ -91,7 +91,10 @@ NOT_TRAINED_AGAIN: dict[str, tuple[list[str], list[str]]] = {
     "the one between": ([FIT, "before = model.layer.weight.sum().item()", FIT], ["before", "model"]),
     "changed afterwards": ([FIT, "with torch.no_grad():\n    model.layer.weight.mul_(2)\nmodel.eval()"], ["model"]),
     "changed in the same cell": ([f"{FIT}\nmodel.eval()\nmodel.layer.weight.data.mul_(2)"], ["model"]),
-    "loaded afterwards": (["start = {k: v.clone() for k, v in model.state_dict().items()}", FIT, "model.load_state_dict(start)"], ["model"]),
+    "loaded afterwards": (
+        ["start = {k: v.clone() for k, v in model.state_dict().items()}", FIT, "model.load_state_dict(start)"],
+        ["model"],
+    ),
     "rebound afterwards": ([FIT, "torch.manual_seed(1)\nmodel = Net()"], ["model", "loader"]),
     "of another size afterwards": ([FIT, "torch.manual_seed(1)\nmodel = Net(2)"], ["model"]),
     "under a second name": (["net = model", FIT], ["net", "model"]),
@@ -108,7 +111,10 @@ NOT_TRAINED_AGAIN: dict[str, tuple[list[str], list[str]]] = {
     "bound by a function": ([FUNCTION, "model = train(Net())"], ["model"]),
     "bound twice by a function": ([FUNCTION, "model = train(Net())", "net = train(model)"], ["model", "net"]),
     "held by nobody else": ([FUNCTION, "models = [train(Net())]"], ["models"]),
-    "read by the function": ([FUNCTION, "def go():\n    net = train(Net())\n    return net.layer.weight.sum().item()\ntotal = go()"], ["total"]),
+    "read by the function": (
+        [FUNCTION, "def go():\n    net = train(Net())\n    return net.layer.weight.sum().item()\ntotal = go()"],
+        ["total"],
+    ),
     "renamed in its cell": ([FUNCTION, "tmp = train(Net())\nbest = tmp\ntmp = Net()"], ["best"]),
     "changed after the fit inside": ([FUNCTION, "def go():\n    train(model)\n    model.layer.weight.data.mul_(2)\ngo()"], ["model"]),
     "interrupted loop": ([f"for i in range(3):\n    if i == 2: raise KeyboardInterrupt\n    {FIT}"], ["model"]),

@@ -136,6 +136,29 @@ def test_what_is_not_needed_stays() -> None:
         assert absent not in main
 
 
+@pytest.mark.parametrize(
+    ("function", "stays"),
+    [
+        ("def total(net):\n    return sum(p.sum().item() for p in net.parameters())", True),
+        ("def total(net):\n    n = 0.0\n    for p in net.parameters():\n        n = n + float(p.sum())\n    return round(n, SCALE)", True),
+        ("def total(net, *, digits=2):\n    return shown(net.state_dict(), digits)", True),
+        ("def total(net):\n    return net(1)", False),
+        ("def total(net):\n    net.count = 1", False),
+        ("def total(net):\n    SEEN.append(net)", False),
+        ("def total(net):\n    global SCALE\n    SCALE = 3", False),
+        ("def total(net):\n    alias = net\n    alias.append(1)", False),
+        ("def total(nets):\n    return next(nets)", False),
+        ("def total(nets):\n    return [n for n in nets]", False),
+        ("def total(net):\n    def inner():\n        net.append(1)\n    inner()", False),
+        ("def total(net):\n    return total(net) if net else unknown(net)", False),
+        ("def total(net, f=print):\n    return f(net)", False),
+    ],
+)
+def test_functions_that_only_look_are_not_called_again(function: str, stays: bool) -> None:
+    cells = ["SCALE = 2\nSEEN = []\ndef shown(a, b):\n    return f'{a} {b}'", function, "model = [SEEN]", "print('total', total(model))"]
+    assert ("print(" not in text_of(export_after(cells, "model.x, SCALE, SEEN"))) is stays
+
+
 def test_seeding_travels_only_to_what_draws() -> None:
     cells = ["import random\nrandom.seed(0)", "a = random.random()", "b = 1"]
     assert "seed" not in text_of(export_after(cells, "print(b)"))
