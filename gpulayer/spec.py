@@ -28,7 +28,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         devices: whole devices per node.
         accelerator: `auto` is fixed at submit to the best kind that this home has seen and that could hold the job.
         env: variables set for every rank.
-        inputs: name → local path of a file or folder; in the job it lies at `inputs/NAME`, and a relative path is also
+        inputs: name → local path of a file or folder; in the job it lies at `$GPULAYER_INPUTS_DIR/NAME`, and a relative path is also
             linked at that path in the job's working directory.
         requires: frameworks and capabilities that a worker must report (`torch`, `torch.cuda`).
         timeout_seconds: counted from the first rank's start; None means none.

@@ -65,7 +65,7 @@ def job_options(command: F) -> F:
                 multiple=True,
                 metavar="NAME=PATH",
                 callback=_as_dict,
-                help="A file or folder, as inputs/NAME.",
+                help="A file or folder; there it lies at $GPULAYER_INPUTS_DIR/NAME, and at its own path if that is a relative one.",
             ),
             click.option(
                 "--timeout", "timeout_seconds", type=SECONDS, metavar="SECONDS", help="Counted from the first rank's start; 90, 10m, 2h."
