@@ -182,9 +182,19 @@ class Store:
         return Answer(body=bytes(self.files[name]))
 
 
+def test_a_small_artifact_is_sent_without_asking(tmp_path):
+    (tmp_path / "in").write_bytes(b"small")
+    with scripted_server(Store()) as server:
+        transport = HttpTransport(server.url, "t")
+        transport.put_artifact(tmp_path / "in", hashlib.sha256(b"small").hexdigest())
+        assert [request.method for request in server.requests] == ["PUT"]
+        transport.close()
+
+
 @pytest.mark.parametrize("size", [0, 1, 100, 250])
 def test_artifacts_go_and_come_in_parts(tmp_path, monkeypatch, size):
     monkeypatch.setattr("gpulayer.client.artifact_file.send_parts.__kwdefaults__", {"part_bytes": 100})
+    monkeypatch.setattr("gpulayer.client.http_transport.ASK_FIRST_BYTES", 0)
     data = bytes(range(256))[:size]
     digest = hashlib.sha256(data).hexdigest()
     (tmp_path / "in").write_bytes(data)
