@@ -1,7 +1,8 @@
 """Every environment variable and limit that a person may set, as one table.
 
-The CLI's help, the docs' settings page and the tests read `SETTINGS`; the code reads the functions below. Nothing else in
-the library reads `os.environ`, apart from the rank variables in `runtime/` and `pytorch/`.
+The CLI's help, the docs' settings page and the tests read `SETTINGS`; the code reads the functions below. `os.environ`
+itself is touched only here, for the rank variables in `runtime/` and `pytorch/`, and where a whole environment is handed to
+a child process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which control plane a person means: `connect()`, and the named targets of `gpulayer target`.
 
-The order is the docs' (Scheduling, "Finding the control plane"): argument, GPULAYER_URL, default target, the Jupyter server
+The order is the docs' (Jobs, "Which control plane"): argument, GPULAYER_URL, default target, the Jupyter server
 this process belongs to, the one live server of this home, embedded. What is named and does not answer is an error, never
 replaced by the next.
 """

@@ -1,7 +1,7 @@
 """Bundles as archives: the same files give the same bytes, and nothing hostile is ever unpacked.
 
 An archive is an uncompressed tar of regular files and links with all incidental facts (owner, time, order) fixed. Runs in
-the submitting process, in the control plane (`check_archive`) and in the worker (`extract_archive`).
+the submitting process, and in the worker, which checks every member before it writes the first (`extract_archive`).
 """
 
 from __future__ import annotations

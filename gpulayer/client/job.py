@@ -216,7 +216,7 @@ class Job:
             from safetensors.torch import load_file
         except ImportError as error:
             raise Unsupported(
-                "Loading weights needs torch and safetensors here.", found=str(error), fix="pip install 'gpulayer[torch]'"
+                "Loading weights needs torch and safetensors here.", found=str(error), fix="pip install torch safetensors"
             ) from error
         with tempfile.TemporaryDirectory(prefix="gpulayer-weights-") as folder:
             path = Path(folder) / "weights.safetensors"

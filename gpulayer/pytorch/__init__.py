@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
             raise
         raise Unsupported(
             f"gpulayer.pytorch.{name} needs {package}, which this environment does not have.",
-            fix='Install the extra: pip install "gpulayer[torch]".',
+            fix="Install torch and safetensors, or GPUlayer with its extra [torch].",
         ) from error
     globals()[name] = value
     return value

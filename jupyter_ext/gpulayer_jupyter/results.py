@@ -165,7 +165,7 @@ def _load_file(file: Path) -> dict[str, Any]:
         raise Unsupported(
             "The job left weights, and loading them needs safetensors in this kernel.",
             found=str(error),
-            fix="pip install 'gpulayer[torch]'",
+            fix="pip install torch safetensors",
         ) from error
     tensors: dict[str, Any] = load_file(file)
     return tensors

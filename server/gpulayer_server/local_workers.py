@@ -184,6 +184,6 @@ def _died_early(ended: WorkerExit) -> Unsupported:
         f"A local worker ended before it was ready ({how}).",
         asked=f"a worker with {ended.python}",
         found=lines[-1] if lines else "no output",
-        fix=f"Install gpulayer in that environment: {ended.python} -m pip install gpulayer" if missing else "Its output is in `details`.",
+        fix="Install GPUlayer in that environment too (docs: Support, Installing)." if missing else "Its output is in `details`.",
         details={"worker": ended.name, "exit_code": ended.returncode, "last_output": ended.last_output},
     )

@@ -19,7 +19,8 @@ from support.notebook import new_shell, run_program, text_of, unpack
 from gpulayer.pytorch import Trainer
 
 SETUP = [
-    "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\nfrom gpulayer.pytorch import Module, Trainer\ntorch.manual_seed(0)",
+    "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\nfrom gpulayer.pytorch import Module, Trainer",
+    "torch.manual_seed(0)",
     """class Net(Module):
     def __init__(self, size=1):
         super().__init__()
@@ -97,6 +98,11 @@ NOT_TRAINED_AGAIN: dict[str, tuple[list[str], list[str]]] = {
     ),
     "rebound afterwards": ([FIT, "torch.manual_seed(1)\nmodel = Net()"], ["model", "loader"]),
     "of another size afterwards": ([FIT, "torch.manual_seed(1)\nmodel = Net(2)"], ["model"]),
+    "both the old and the rebound": (
+        ["cfg = [1]\nmodel = Net(cfg[0])", FIT, "old = [model]", "model = Net(cfg[0])", FIT],
+        ["old", "model"],
+    ),
+    "bound to its own name": ([f"net = model\nmodel = {FIT}"], ["net", "model"]),
     "under a second name": (["net = model", FIT], ["net", "model"]),
     "in a list": (["models = [Net(), Net()]", "trainer.fit(models[1], loader)"], ["models"]),
     "in a list by a name": (["models = [Net(), Net()]\ni = 0", "trainer.fit(models[i], loader)\ni = 1"], ["models"]),
