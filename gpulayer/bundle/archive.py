@@ -44,6 +44,10 @@ class Bundle:
         """Bytes of content, without the archive's own headers."""
         return sum(_size_of(content) for content in self.files.values())
 
+    def file_sizes(self) -> dict[str, int]:
+        """Bytes of content by path, in order."""
+        return {name: _size_of(self.files[name]) for name in sorted(self.files)}
+
     def digest(self) -> Digest:
         """SHA-256 of the archive that `write` makes."""
         sink = _HashingSink(None)

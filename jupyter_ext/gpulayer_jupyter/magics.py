@@ -24,7 +24,7 @@ from gpulayer.errors import Unsupported
 from gpulayer.spec import AnyJob
 from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of, stop_recording
 from gpulayer_jupyter.options import OptionParser, cell_parser, line_parser, parse_cell_options, parse_command
-from gpulayer_jupyter.preview import describe_export
+from gpulayer_jupyter.preview import describe_export, left_behind
 from gpulayer_jupyter.refusals import shown
 from gpulayer_jupyter.results import follow_to_end, load_weights, remember_program, watch_to_end
 
@@ -94,7 +94,7 @@ class GPUlayerMagics(Magics):
                 remember_program(job, export.program)
                 self._say(f"job {job.id} {job.name} submitted; %gpulayer attach {job.id} follows it")
                 return job
-            follow_to_end(job, self.shell, program=export.program, notes=submitted.notes)
+            follow_to_end(job, self.shell, program=export.program, notes=[*submitted.notes, *left_behind(export, spec)])
             for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
                 self._say(said)
             return None

@@ -12,6 +12,9 @@ from gpulayer.protocol import WorkerStatus
 from gpulayer.spec import AnyJob, node_count
 from gpulayer_jupyter.export.bundle_maker import Export
 
+FILES_SHOWN = 20
+PROGRAM_SHOWN = 8000  # characters
+
 
 def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
     """The bundle, what it asks for and what is free, in lines."""
@@ -24,8 +27,15 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
         lines.append(f"  input {name}: {path} ({_size(Path(path))})")
     if export.missing:
         lines.append(f"  not bound anywhere: {', '.join(export.missing)}")
-    lines.append(f"  files: {', '.join(sorted(export.bundle.files))}")
-    lines.append(f"  {export.bundle.size_bytes} bytes, sha256 {export.bundle.digest()}")
+    lines += [f"  {hint}" for hint in left_behind(export, spec)]
+    sizes = export.bundle.file_sizes()
+    lines += [f"  file {name}: {size} bytes" for name, size in list(sizes.items())[:FILES_SHOWN]]
+    if len(sizes) > FILES_SHOWN:
+        lines.append(f"  and {len(sizes) - FILES_SHOWN} more files")
+    lines.append(f"  {export.bundle.size_bytes} bytes in all, sha256 {export.bundle.digest()}")
+    program = export.bundle.files[export.script]
+    if isinstance(program, bytes):
+        lines += ["", f"{export.script}:", "", program.decode()[:PROGRAM_SHOWN].rstrip()]
     workers = client.workers()
     lines += ["", f"It asks for {_demand(spec)}.", f"At the {client.description}:", *_offers(workers)]
     missing = client.missing_workers(spec, workers)
@@ -34,6 +44,11 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
     elif not workers:
         lines.append("  no worker yet: the job would wait for one (gpulayer worker start)")
     return "\n".join(lines)
+
+
+def left_behind(export: Export, spec: AnyJob) -> list[str]:
+    """What the program names of this machine's files and nothing sends, with the option that would."""
+    return [hint for hint in export.file_hints if not any(hint.startswith(f"'{path}'") for path in spec.inputs.values())]
 
 
 def _demand(spec: AnyJob) -> str:

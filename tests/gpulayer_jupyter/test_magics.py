@@ -121,12 +121,13 @@ def test_value_put_into_the_kernel_from_outside(shell: InteractiveShell, capsys:
 def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("dry_run_helper.py").write_text("x = 1")
     Path("train.csv").write_text("1,2")
+    Path("other.csv").write_text("3,4")
     _run(shell, "import dry_run_helper as helper\nimport msgspec")
     _run(shell, "# two\ny = [helper.x]\n\nunused = 1\ny.append(2)")
     _run(shell, "n = 2")
     listing = sorted(Path().iterdir())
     capsys.readouterr()
-    result = _run(shell, "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv\nprint(y, msgspec)")
+    result = _run(shell, "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv\nprint(y, msgspec, 'train.csv', 'other.csv')")
     assert result.success
     shown = capsys.readouterr().out
     for text in (
@@ -137,13 +138,17 @@ def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Pat
         "local modules: dry_run_helper",
         "packages: msgspec ",
         "input data: train.csv (3 bytes)",
-        "files: cell.py, dry_run_helper.py, main.py, manifest.json",
+        "file dry_run_helper.py: 5 bytes",
+        "--input other=other.csv sends it",
+        "main.py:\n\n",
+        "y = [helper.x]",
         "sha256 ",
         "It asks for 2 workers at once, each with 2 free devices of one kind.",
         "At the embedded control plane",
         "2 local workers × 2 CPU devices would be started",
     ):
         assert text in shown
+    assert "'train.csv' (cell" not in shown  # it is sent already
     assert sorted(Path().iterdir()) == listing
 
 
