@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from gpulayer.bundle.executing import REPLAYS, Position, executing_place
 
@@ -99,9 +101,15 @@ class ReplayedFit:
 
 def replayed_fit() -> ReplayedFit | None:
     """What an exported program says about the statement that it runs; None where a fit is the job's own."""
-    main = sys.modules["__main__"]
-    names = getattr(main, REPLAYS, None)
-    if names is None:
+    # Not `__main__` alone: a loader worker started by spawn runs the program under another name.
+    names: dict[str, Any] = vars(sys.modules["__main__"])
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001
+    while frame is not None:
+        if REPLAYS in frame.f_globals:
+            names = frame.f_globals
+        frame = frame.f_back
+    paths = names.get(REPLAYS)
+    if paths is None:
         return None
-    folder = Path(str(main.__file__)).parent
-    return ReplayedFit(*(folder / name for name in names))
+    folder = Path(str(names["__file__"])).parent
+    return ReplayedFit(*(folder / path for path in paths))

@@ -84,10 +84,10 @@ def test_many_processes_share_one_home(tmp_path: Path, processes: int, threads: 
         import gpulayer
         client = gpulayer.connect("local")
         def submit(_):
-            for _ in range({jobs}):
-                print(client.submit(gpulayer.CommandJob(["true"])).id)
+            return [client.submit(gpulayer.CommandJob(["true"])).id for _ in range({jobs})]
         with ThreadPoolExecutor({threads}) as pool:
-            list(pool.map(submit, range({threads})))
+            for ids in pool.map(submit, range({threads})):
+                print(*ids)
         """
     )
     environment = {"GPULAYER_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

@@ -127,7 +127,8 @@ def test_dry_run_shows_what_would_be_sent(shell: InteractiveShell, tmp_path: Pat
     _run(shell, "n = 2")
     listing = sorted(Path().iterdir())
     capsys.readouterr()
-    result = _run(shell, "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv\nprint(y, msgspec, 'train.csv', 'other.csv')")
+    magic = "%%gpulayer --dry-run --nodes {n} --devices $n --input data=train.csv"
+    result = _run(shell, f"{magic}\nprint(y, msgspec, 'train.csv', 'other.csv')")
     assert result.success
     shown = capsys.readouterr().out
     for text in (

@@ -19,7 +19,7 @@ for name in ("Module", "Runtime", "Trainer"):
     try:
         getattr(gp, name)
     except Unsupported as error:
-        assert name in str(error) and "gpulayer[torch]" in str(error), str(error)
+        assert name in str(error) and "extra [torch]" in str(error), str(error)
     else:
         raise SystemExit(f"{name} came without torch")
 assert "torch" not in sys.modules

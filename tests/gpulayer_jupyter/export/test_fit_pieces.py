@@ -207,3 +207,13 @@ def test_fits_between_the_cells_are_nobodys(shell: InteractiveShell) -> None:
     namespace = shell.user_ns
     namespace["trainer"].fit(namespace["model"], namespace["loader"])
     assert "load_state_dict" not in text_of(_export(shell, "model"))
+
+
+def test_replayed_fit_in_a_process_that_imports_the_program_again(shell: InteractiveShell, tmp_path: Path) -> None:
+    _run(shell, f"{FUNCTION}\nnet = train(Net())")
+    body = (
+        "import multiprocessing\ndef weight(_):\n    return net.layer.weight.tolist()\n"
+        "with multiprocessing.get_context('spawn').Pool(1) as pool:\n    print(pool.map(weight, [0]))"
+    )
+    done = run_program(_export(shell, body), tmp_path)
+    assert done.stdout == f"[{shell.user_ns['net'].layer.weight.tolist()}]\n", done.stderr

@@ -1,0 +1,65 @@
+"""A Trainer in a plain cell and a `%%gpulayer` cell after it, through the embedded control plane."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import IPython
+import pytest
+from gpulayer_jupyter.export.provider import recorder_of
+from IPython.core.interactiveshell import InteractiveShell
+from support.notebook import new_shell
+
+import gpulayer
+from gpulayer.embedded import EmbeddedControlPlane
+
+SETUP = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+from gpulayer.pytorch import Module, Trainer
+class Net(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+    def training_step(self, batch, batch_index):
+        print("a step")
+        x, y = batch
+        return (self.layer(x) - y).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+x = torch.randn(8, 3)
+loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4)
+model = Net()"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
+    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "notebook").mkdir()
+    monkeypatch.chdir(tmp_path / "notebook")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
+    shell = new_shell()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    gpulayer.load_ipython_extension(shell)
+    yield shell
+    recorder_of(shell).stop()
+    for opened in list(EmbeddedControlPlane._open.values()):
+        opened.close()
+
+
+def test_job_of_another_shape_after_a_launched_fit(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(cell: str) -> str:
+        assert shell.run_cell(cell, store_history=True).success
+        return capsys.readouterr().out
+
+    run(SETUP)
+    launched = run("print('kernel only')\nTrainer(target='local', devices=2).fit(model, loader)")
+    assert "[rank 1] a step" in launched
+    assert "[rank 0] kernel only" not in launched
+    shown = run("%%gpulayer\nprint(model.layer.weight.tolist())")
+    assert f"[rank 0] {shell.user_ns['model'].layer.weight.tolist()}\n" in shown
+    assert "a step" not in shown
