@@ -23,6 +23,7 @@ from gpulayer.errors import (
     Interrupted,
     InvalidSpec,
     JobFailed,
+    NotFound,
     UnknownArtifact,
     UnknownJob,
     UnknownWorker,
@@ -67,7 +68,8 @@ def test_a_job_runs_and_its_record_its_exit_and_its_lines_are_there(client):
     lines = {(line.stream, line.number): (line.rank, line.text) for line in job.logs()}
     assert lines == {("stdout", 1): (0, "é漢🙂"), ("stderr", 1): (0, "oops"), ("stdout", 2): (0, "no newline")}
     assert [line.text for line in job.logs(rank=0) if line.stream == "stdout"] == ["é漢🙂", "no newline"]
-    assert list(job.logs(rank=1)) == []
+    with pytest.raises(NotFound, match="rank 0 only"):
+        list(job.logs(rank=1))
     (task,) = job.status.tasks
     assert task.worker
 
