@@ -90,10 +90,15 @@ def test_ctrl_c_cancels_the_job_and_waits_for_its_end(client, project, capsys):
         ran.set()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    assert run_command(["run", "long.py"]) == 130
-    thread.join(10)
+    # A run that was started in a shell's background inherits SIGINT as ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        assert run_command(["run", "long.py"]) == 130
+        thread.join(10)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ran.is_set()
     (job,) = client.jobs(limit=1)
     assert job.status.state is JobState.CANCELLED
