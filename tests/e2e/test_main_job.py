@@ -15,18 +15,22 @@ pytestmark = pytest.mark.e2e
 LOAD = "%load_ext gpulayer"
 
 
+def weights_after(served: Served, name: str) -> str:
+    """Run a notebook in a kernel of the server; the digest of the weights that its `model` holds in the end."""
+    with ServedKernel(served.server.url, served.server.token, name) as kernel:
+        execute_notebook(kernel, nbformat.read(NOTEBOOKS / name, as_version=4))
+        return kernel.execute(
+            "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
+            "print(hashlib.sha256(weights_bytes(model, name='model')).hexdigest())"
+        ).text.strip()
+
+
 def test_kernel_is_the_servers_child(served: Served, kernel: ServedKernel) -> None:
     assert int(kernel.execute("import os; print(os.getppid())").text) == served.server.pid
 
 
 def test_quickstart_trains_on_four_ranks_and_brings_the_weights_back(served: Served) -> None:
-    notebook = nbformat.read(NOTEBOOKS / "01_quickstart.ipynb", as_version=4)
-    with ServedKernel(served.server.url, served.server.token, "01_quickstart.ipynb") as kernel:
-        execute_notebook(kernel, notebook)
-        digest = kernel.execute(
-            "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
-            "print(hashlib.sha256(weights_bytes(model, name='model')).hexdigest())"
-        ).text.strip()
+    digest = weights_after(served, "01_quickstart.ipynb")
     job = served.client.jobs()[0]
     assert job.state is JobState.SUCCEEDED
     tasks = job.status.tasks
@@ -137,13 +141,7 @@ def test_interrupt_stops_the_job_and_frees_the_devices(served: Served, kernel: S
 
 
 def test_trainer_in_a_plain_cell(served: Served) -> None:
-    notebook = nbformat.read(NOTEBOOKS / "02_trainer_in_a_cell.ipynb", as_version=4)
-    with ServedKernel(served.server.url, served.server.token, "02_trainer_in_a_cell.ipynb") as kernel:
-        execute_notebook(kernel, notebook)
-        digest = kernel.execute(
-            "import hashlib\nfrom gpulayer.pytorch.weights import weights_bytes\n"
-            "print(hashlib.sha256(weights_bytes(model, name='model')).hexdigest())"
-        ).text.strip()
+    digest = weights_after(served, "02_trainer_in_a_cell.ipynb")
     job = served.client.jobs()[0]
     assert job.state is JobState.SUCCEEDED
     assert (job.status.spec.nodes, job.status.spec.devices) == (2, 2)
