@@ -68,11 +68,11 @@ class ServedKernel:
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"token {token}"}
         self._http = httpx.Client(base_url=self._url, headers=self._headers, timeout=60)
-        self._loop = asyncio.new_event_loop()
         created = self._http.post("/api/sessions", json={"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}})
         created.raise_for_status()
         self.session_id = created.json()["id"]
         self.kernel_id = created.json()["kernel"]["id"]
+        self._loop = asyncio.new_event_loop()
         self._socket: WebSocketClientConnection = self._loop.run_until_complete(self._connect())
 
     def __enter__(self) -> Self:
@@ -83,7 +83,7 @@ class ServedKernel:
 
     def close(self) -> None:
         """End the session, and with it the kernel."""
-        self._socket.close()
+        self._loop.run_until_complete(self._disconnect())
         self._http.delete(f"/api/sessions/{self.session_id}")
         self._http.close()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
@@ -113,6 +113,10 @@ class ServedKernel:
         query = urlencode({"session_id": uuid.uuid4().hex})
         address = self._url.replace("http", "ws", 1) + f"/api/kernels/{self.kernel_id}/channels?{query}"
         return await websocket_connect(HTTPRequest(address, headers=self._headers), max_message_size=64 * 1024 * 1024)
+
+    async def _disconnect(self) -> None:
+        # Closing writes a frame, and outside of a running loop tornado would make a second loop for its future.
+        self._socket.close()
 
     async def _execute(self, source: str, on_message: Callable[[CellRun, Message], None] | None) -> CellRun:
         request = _execute_request(source)

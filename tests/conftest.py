@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+
 import pytest
 
 KNOWN_SKIPS: dict[str, str] = {}
@@ -18,6 +21,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     if report.skipped and report.nodeid not in KNOWN_SKIPS:
         _unknown.append(report.nodeid)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Let what a file leaves open (sockets, files, event loops) fail that file, and not the one where Python comes across it."""
+    if nextitem is None or nextitem.path != item.path:
+        asyncio.set_event_loop(None)
+        gc.collect()
 
 
 @pytest.hookimpl(trylast=True)
