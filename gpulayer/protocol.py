@@ -408,6 +408,10 @@ class FinishTask(TaskMessage, frozen=True, kw_only=True):
     ranks: tuple[RankOutcome, ...] = ()
     failure: Failure | None = None
     outputs: tuple[OutputFile, ...] = ()
+    chunks: tuple[LogChunk, ...] = ()
+    """What is left of its output, stored as with `append_logs`."""
+    since_start_seconds: float | None = None
+    """How long ago its process began to run: a short one's start is told by its end."""
 
 
 class LeaveWorker(Message, frozen=True, kw_only=True):

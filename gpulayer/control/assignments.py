@@ -9,9 +9,20 @@ from sqlalchemy import Connection
 
 from gpulayer.control import endings
 from gpulayer.control.placing import place_queue
-from gpulayer.control.store import attempts, jobs, workers
+from gpulayer.control.store import attempts, jobs, logs, workers
 from gpulayer.control.store.attempts import AttemptRow
-from gpulayer.protocol import AttemptRef, Failure, OutputFile, RankOutcome, StopOrder, TaskAssignment, TaskId, WorkerId, WorkerOrders
+from gpulayer.protocol import (
+    AttemptRef,
+    Failure,
+    LogChunk,
+    OutputFile,
+    RankOutcome,
+    StopOrder,
+    TaskAssignment,
+    TaskId,
+    WorkerId,
+    WorkerOrders,
+)
 from gpulayer.states import AttemptState
 
 
@@ -87,8 +98,10 @@ def finish_attempt(
     ranks: Sequence[RankOutcome],
     failure: Failure | None,
     outputs: Sequence[OutputFile],
+    chunks: Sequence[LogChunk] = (),
+    since_start_seconds: float | None = None,
 ) -> None:
-    """End an attempt as its worker says; the same word again changes nothing.
+    """End an attempt as its worker says, with the last of its output; the same word again changes nothing.
 
     Raises:
         AttemptLost: it ended otherwise, or was never this worker's.
@@ -97,6 +110,11 @@ def finish_attempt(
     if found is not None and attempts.is_held_by(found, worker_id, boot) and found.state == state.value:
         return
     row = attempts.fenced_attempt(connection, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+    if since_start_seconds is not None and row.state != AttemptState.RUNNING.value:
+        endings.start_attempt(connection, max(row.placed_at, now - max(since_start_seconds, 0.0)), row)
+        row = attempts.fenced_attempt(connection, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+    if chunks:
+        logs.append(connection, row, chunks)
     endings.end_attempt(connection, now, row, state, ranks=msgspec.json.encode(ranks), outputs=msgspec.json.encode(outputs))
     if state is AttemptState.FAILED or (state is AttemptState.CANCELLED and row.stop is None):
         worker = workers.worker_row(connection, worker_id)

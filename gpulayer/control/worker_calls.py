@@ -194,6 +194,8 @@ class WorkerCalls(OpenHome):
         ranks: Sequence[RankOutcome] = (),
         failure: Failure | None = None,
         outputs: Sequence[OutputFile] = (),
+        chunks: Sequence[LogChunk] = (),
+        since_start_seconds: float | None = None,
     ) -> Done:
         """How an attempt ended; said again it changes nothing (see `assignments.finish_attempt`)."""
         now = self._clock.now()
@@ -209,6 +211,8 @@ class WorkerCalls(OpenHome):
                 ranks=ranks,
                 failure=failure,
                 outputs=outputs,
+                chunks=chunks,
+                since_start_seconds=since_start_seconds,
             )
         )
         return Done()

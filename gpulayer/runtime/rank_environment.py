@@ -120,8 +120,8 @@ def task_environment(
     if ranks_per_node > 1:
         env.setdefault("OMP_NUM_THREADS", "1")
     meets_at = address if nodes > 1 else LOOPBACK
-    interface = find_interface(meets_at)
-    if interface is not None and (nodes > 1 or ranks_per_node > 1):
+    interface = find_interface(meets_at) if nodes > 1 or ranks_per_node > 1 else None
+    if interface is not None:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
             env.setdefault(name, interface)
     env.update(job_env)

@@ -76,6 +76,11 @@ class LogBacklog:
         return not self._open and not self._sealed and self._spool.is_empty
 
     @property
+    def is_spooled(self) -> bool:
+        """Whether some of it lies in the overflow file."""
+        return not self._spool.is_empty
+
+    @property
     def has_sealed(self) -> bool:
         """Whether `take` has something to hand out."""
         return bool(self._sealed) or not self._spool.is_empty

@@ -18,6 +18,10 @@ BATCH_BYTES = 1024 * 1024
 """One request's worth of output: some 1.4 MB as JSON."""
 EAGER_BYTES = 256 * 1024
 """This much is sent without waiting for the flush interval to pass."""
+REST_BYTES = 64 * 1024
+"""So much of an attempt's last output may travel with the word of its end."""
+START_SECONDS = 0.05
+"""How long the word that the process runs is held back: the end of a shorter one says it, too."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +32,11 @@ class LogSender:
     While the server is away, what is read goes on to be held in memory up to a bound and in a file behind that; a batch that
     was not answered is sent again unchanged, so its offsets name the same bytes.
 
+    Its thread begins with `start`, and with the word that the process runs.
+
     Args:
         send: hands a batch to the control plane; may block.
+        tell_start: tells the control plane that the process runs; may block. Not called for a process that ends at once.
         node: for the chunks.
         attempt: for the chunks.
         spool: path of the overflow file.
@@ -44,6 +51,7 @@ class LogSender:
         self,
         send: Callable[[tuple[LogChunk, ...]], None],
         *,
+        tell_start: Callable[[], None],
         node: int,
         attempt: int,
         spool: Path,
@@ -54,6 +62,7 @@ class LogSender:
         flush_seconds: float = LOG_FLUSH_SECONDS,
     ) -> None:
         self._send = send
+        self._tell_start = tell_start
         self._on_lost = on_lost
         self._on_fault = on_fault
         self._flush_seconds = flush_seconds
@@ -63,7 +72,12 @@ class LogSender:
         self._abandoned = False
         self._ended = False
         self._is_fault_told = False
+        self._rest_bytes = 0
+        self._rest: tuple[LogChunk, ...] = ()
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-logs-{spool.parent.name}", daemon=True)
+
+    def start(self) -> None:
+        """The process runs: say so, and ship what comes."""
         self._thread.start()
 
     def add(self, rank: int | None, stream: Stream, data: bytes) -> None:
@@ -77,13 +91,24 @@ class LogSender:
                 self._changed.notify_all()
         self._tell_fault()
 
-    def close(self, wait: float | None = None) -> bool:
-        """Take nothing more, send what is left and end; True when that was done within `wait` seconds (None: no limit)."""
+    def close(self, wait: float | None = None, *, rest_bytes: int = 0) -> bool:
+        """Take nothing more, send what is left and end; True when that was done within `wait` seconds (None: no limit).
+
+        A remainder of up to `rest_bytes` is not sent but kept for `rest`.
+        """
         with self._changed:
             self._closing = True
+            self._rest_bytes = rest_bytes
+            if self._thread.ident is None:
+                self._thread.start()  # no process ever ran; what was said of that is sent all the same
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._ended, timeout=wait)
             return self._ended and not self._abandoned
+
+    @property
+    def rest(self) -> tuple[LogChunk, ...]:
+        """What `close` kept back."""
+        return self._rest
 
     def abandon(self) -> None:
         """Drop what is left; the thread ends once a request under way is answered."""
@@ -101,6 +126,11 @@ class LogSender:
 
     def _run(self) -> None:
         try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._abandoned or self._closing, timeout=START_SECONDS)
+                is_short = self._abandoned or self._closing
+            if not is_short:
+                self._tell_start()
             while (batch := self._next_batch()) and self._deliver(batch):
                 pass
         except Exception as error:  # noqa: BLE001 - the top of this thread: whoever owns the attempt must not take it for sent
@@ -123,7 +153,10 @@ class LogSender:
             if self._backlog.pending_bytes and not self._backlog.has_sealed:
                 self._changed.wait_for(lambda: self._abandoned or self._is_due(), timeout=self._flush_seconds)
             self._backlog.seal()
+            is_rest = self._closing and self._backlog.memory_bytes <= self._rest_bytes and not self._backlog.is_spooled
             batch = self._backlog.take(BATCH_BYTES)
+            if is_rest:
+                self._rest, batch = batch, ()
         self._tell_fault()
         return batch
 

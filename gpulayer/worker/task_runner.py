@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +35,7 @@ from gpulayer.runtime.rank_environment import task_environment
 from gpulayer.runtime.task_plan import TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.spec import DistributedJob
-from gpulayer.worker.log_sender import LogSender
+from gpulayer.worker.log_sender import REST_BYTES, LogSender
 from gpulayer.worker.meeting import Meeting
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
 from gpulayer.worker.task_place import TaskPlace
@@ -80,8 +81,7 @@ class TaskRunner:
         self._outputs: OutputStore | None = None  # while the outputs are being stored
         self._end_storing = threading.Event()
         self._silent = False  # the outcome is nobody's business any more: lost, orphaned or leaving
-        self._announced = threading.Event()  # the control plane knows that the process runs, or it never will
-        self._announcer: threading.Thread | None = None
+        self._started_at: float | None = None  # monotonic
         self._sender: LogSender | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
         self._meeting = Meeting(place.link, self._message_fields(), self._give_up)
@@ -125,9 +125,9 @@ class TaskRunner:
         self._sender.add(rank, stream, data)
 
     def on_started(self) -> None:
-        # On a thread of its own: the runtime's must not wait for the network.
-        self._announcer = threading.Thread(target=self._announce, name=f"gpulayer-start-{self.ref.task_id}", daemon=True)
-        self._announcer.start()
+        assert self._sender is not None
+        self._started_at = time.monotonic()
+        self._sender.start()
 
     def on_failure(self, failure: Failure) -> None:
         # Where there are siblings on other nodes they are stopped by this; on one node the finish says it soon enough.
@@ -178,16 +178,13 @@ class TaskRunner:
             if self._stopped.is_set():
                 return TaskResult(state="cancelled", ranks=(), failure=None)
             return self._not_started(str(error))
-        result = process.wait()
-        if self._announcer is not None:
-            self._announcer.join()
-        self._announced.set()
-        return result
+        return process.wait()
 
     def _prepare(self) -> TaskPlan:
         self._workspace.create()
         self._sender = LogSender(
             self._send_logs,
+            tell_start=self._tell_start,
             node=self.assignment.node,
             attempt=self.assignment.attempt,
             spool=self._workspace.path / "log-spool",
@@ -257,8 +254,14 @@ class TaskRunner:
             _log.error("task %s: the outputs could not be stored: %s", self.ref.task_id, error)
         # Given back before the control plane hears of the end: its next assignment may come at that moment.
         self._place.slots.release(self.ref)
-        sent = self._sender is None or self._sender.close(LEAVE_FLUSH_SECONDS if self._silent else None)
-        if self._silent:
+        silent = self._silent
+        if self._sender is None:
+            sent = True
+        elif silent:
+            sent = self._sender.close(LEAVE_FLUSH_SECONDS)
+        else:
+            sent = self._sender.close(rest_bytes=REST_BYTES)
+        if silent or self._silent:
             return
         if not sent and self._fault is None:
             raise Interrupted("The output of the attempt is not wanted any more.")
@@ -290,7 +293,17 @@ class TaskRunner:
         failure: Failure | None,
         outputs: tuple[OutputFile, ...],
     ) -> None:
-        request = FinishTask(state=state, ranks=ranks, failure=failure, outputs=outputs, **self._message_fields())
+        chunks = self._sender.rest if self._sender is not None else ()
+        since = None if self._started_at is None else time.monotonic() - self._started_at
+        request = FinishTask(
+            state=state,
+            ranks=ranks,
+            failure=failure,
+            outputs=outputs,
+            chunks=chunks,
+            since_start_seconds=since,
+            **self._message_fields(),
+        )
         try:
             self._place.link.patiently(lambda: self._place.link.call("finish_task", request), self._give_up)
         except (AttemptLost, Interrupted):
@@ -305,7 +318,7 @@ class TaskRunner:
 
     # ---- other threads
 
-    def _announce(self) -> None:
+    def _tell_start(self) -> None:
         try:
             request = StartTask(**self._message_fields())
             self._place.link.patiently(lambda: self._place.link.call("start_task", request), self._give_up)
@@ -316,12 +329,8 @@ class TaskRunner:
         except Exception as error:  # noqa: BLE001 - the top of this thread: the attempt would run on unannounced
             _log.exception("task %s: its start could not be told", self.ref.task_id)
             self._fail(error)
-        finally:
-            self._announced.set()
 
     def _send_logs(self, chunks: tuple[LogChunk, ...]) -> None:
-        # Output follows the news that the process runs; a process that never ran has told so by its end.
-        self._announced.wait()
         request = AppendLogs(chunks=chunks, **self._message_fields())
         self._place.link.patiently(lambda: self._place.link.call("append_logs", request), self._give_up)
 
@@ -353,14 +362,12 @@ class TaskRunner:
 
     def _give_up_waiting(self) -> None:
         self._give_up.set()
-        self._announced.set()
         if self._sender is not None:
             self._sender.abandon()
         self._stop_storing()
         self._place.link.wake()
 
     def _not_started(self, message: str) -> TaskResult:
-        self._announced.set()
         return TaskResult(state="failed", ranks=(), failure=self._placed(Failure(reason="start", message=message)))
 
     def _placed(self, failure: Failure) -> Failure:

@@ -31,6 +31,14 @@ def _lines(job) -> list[str]:
     return [line.text.rstrip("\n") for line in job.logs()]
 
 
+@pytest.fixture
+def each_word_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start and output are told by calls of their own, also those of a job that ends at once."""
+    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 0.0)
+    monkeypatch.setattr("gpulayer.worker.task_runner.REST_BYTES", -1)
+
+
+@pytest.mark.usefixtures("each_word_apart")
 def test_a_command_runs_with_its_source_inputs_and_outputs(place: WorkerPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "project"
     (here / "data" / "deep").mkdir(parents=True)
@@ -68,6 +76,27 @@ print("trouble", file=sys.stderr)
     agent.agent.stop()
     agent.join()
     assert list((place.work_dir / "workspaces").iterdir()) == []
+
+
+def test_a_short_job_is_told_with_one_call(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "echo one; echo two >&2; printf END"])).wait(60)
+    assert job.state is JobState.SUCCEEDED
+    assert sorted(_lines(job)) == ["END", "one", "two"]
+    assert [name for name, _ in agent.transport.calls if name not in ("register_worker", "acquire_task")] == ["finish_task"]
+    assert job.status.created_at <= job.status.started_at <= job.status.ended_at
+
+
+def test_more_output_than_a_finish_carries_goes_ahead_of_it(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
+    agent = place.start_agent()
+    job = place.client.submit(CommandJob(["sh", "-c", "seq 100000; exit 3"])).wait(60)
+    assert job.exit_code == 3
+    assert _lines(job) == [str(number) for number in range(1, 100_001)]
+    names = [name for name, _ in agent.transport.calls if name not in ("register_worker", "acquire_task")]
+    assert names[0] == "append_logs"
+    assert names[-1] == "finish_task"
 
 
 def test_a_job_that_cannot_start_fails_with_the_reason(place: WorkerPlace) -> None:
@@ -150,6 +179,7 @@ def test_a_job_goes_on_while_the_server_is_away_and_loses_no_line(place: WorkerP
     assert _lines(job) == ["up", *(f"line {number}" for number in range(2000))]
 
 
+@pytest.mark.usefixtures("each_word_apart")
 def test_a_finish_whose_answer_was_lost_is_said_again(place: WorkerPlace) -> None:
     agent = place.start_agent()
     lost: list[str] = []
@@ -277,6 +307,7 @@ def test_a_refused_worker_ends_its_jobs_and_says_why(place: WorkerPlace, tmp_pat
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
+@pytest.mark.usefixtures("each_word_apart")
 def test_a_busy_server_is_asked_again_and_no_job_is_lost(place: WorkerPlace) -> None:
     agent = place.start_agent(cpu_devices=2)
     job = place.client.submit(CommandJob(["sh", "-c", "echo up; exec sleep 600"], grace_seconds=1))

@@ -55,7 +55,9 @@ def server() -> Server:
 
 def _sender(server: Server, tmp_path: Path, **options) -> LogSender:
     options = {"on_lost": pytest.fail, "on_fault": pytest.fail, **options}
-    return LogSender(server, node=0, attempt=1, spool=tmp_path / "spool", clock=lambda: 1.0, **options)
+    sender = LogSender(server, tell_start=lambda: None, node=0, attempt=1, spool=tmp_path / "spool", clock=lambda: 1.0, **options)
+    sender.start()
+    return sender
 
 
 def test_what_is_printed_before_the_end_is_stored_at_the_end_in_one_batch(server: Server, tmp_path: Path) -> None:
