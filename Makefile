@@ -4,11 +4,12 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
+QUICK ?= --quick
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test dev lint types imports docs soak references clean
+.PHONY: help demo lab test dev lint types imports docs soak bench references clean
 
 help: ## What can be run
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -54,6 +55,9 @@ docs: $(VENV)/.dev-ready ## Build the documentation into site/
 
 soak: $(VENV)/.dev-ready ## The long counts
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+bench: $(VENV)/.dev-ready ## Every benchmark, quickly; RESULTS=FOLDER keeps what --json prints, QUICK= measures in full
+	@$(BIN)/python benchmarks/all.py $(if $(RESULTS),--results $(RESULTS)) $(QUICK) $(ARGS)
 
 references: $(VENV)/.dev-ready ## Execute the notebooks again and keep the outputs that the tests compare with
 	@$(BIN)/python notebooks/make_references.py

@@ -45,6 +45,7 @@ from gpulayer.protocol import (
     StartLocalWorkers,
     StartTask,
     SubmitJob,
+    TaskFinished,
     WorkerList,
     WorkerOrders,
 )
@@ -162,7 +163,7 @@ CALLS: dict[str, Call] = {
             _W,
             summary="A rank has failed: stop its siblings",
         ),
-        _call("finish_task", "POST /v1/worker/tasks/{task_id}/finish", FinishTask, Done, _WR, _W, summary="How an attempt ended"),
+        _call("finish_task", "POST /v1/worker/tasks/{task_id}/finish", FinishTask, TaskFinished, _WR, _W, summary="How an attempt ended"),
     )
 }
 

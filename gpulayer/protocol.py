@@ -56,6 +56,10 @@ class RankOutcome(Message, frozen=True, kw_only=True):
     returned: bool = False  # the script ran to its end; what the interpreter's teardown did after that does not count
     collateral: bool = False  # stopped because another rank failed first
     error: RankError | None = None
+    start: Literal["warm", "cold"] | None = None
+    """Whether it began in a parked interpreter; None where a launcher started it."""
+    cold_reason: str | None = None
+    """Why a Python program did not."""
 
 
 class Failure(Message, frozen=True, kw_only=True):
@@ -403,7 +407,16 @@ class ReportFailure(TaskMessage, frozen=True, kw_only=True):
     failure: Failure
 
 
+class AcquireNext(Message, frozen=True, kw_only=True):
+    """What a worker that finishes a task asks for besides, with the fields of `AcquireTask`; answered at once, never held."""
+
+    free: int
+    received: tuple[AttemptRef, ...] = ()
+
+
 class FinishTask(TaskMessage, frozen=True, kw_only=True):
+    """`acquire`: the answer is to carry the worker's orders, leased and repeated as those of an acquire."""
+
     state: Literal["succeeded", "failed", "cancelled"]
     ranks: tuple[RankOutcome, ...] = ()
     failure: Failure | None = None
@@ -412,6 +425,13 @@ class FinishTask(TaskMessage, frozen=True, kw_only=True):
     """What is left of its output, stored as with `append_logs`."""
     since_start_seconds: float | None = None
     """How long ago its process began to run: a short one's start is told by its end."""
+    acquire: AcquireNext | None = None
+
+
+class TaskFinished(Message, frozen=True, kw_only=True):
+    """Stored. `orders` is None where none were asked for, or the control plane does not know that one may."""
+
+    orders: WorkerOrders | None = None
 
 
 class LeaveWorker(Message, frozen=True, kw_only=True):

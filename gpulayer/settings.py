@@ -11,6 +11,7 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 
@@ -54,6 +55,16 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="GPULAYER_TOKEN", default="", help="Client token for GPULAYER_URL."),
     Setting(name="GPULAYER_CONNECTION_FILE", default="", help="Set by the Jupyter server for its kernels and terminals."),
     Setting(
+        name="GPULAYER_START",
+        default="auto",
+        help="`cold` on a worker starts every Python job as a new program and none in a parked interpreter.",
+    ),
+    Setting(
+        name="GPULAYER_SYNCHRONOUS",
+        default="normal",
+        help="`full`: what a control plane accepts is on the disk before its answer, a power cut included; `normal`: within a second.",
+    ),
+    Setting(
         name="GPULAYER_WORK_DIR", default="the platform's cache folder", help="Where a worker keeps its cache and its jobs' workspaces."
     ),
 )
@@ -69,6 +80,18 @@ def work_dir() -> Path:
     """Where workers on this machine keep caches and workspaces; it is not created here."""
     chosen = os.environ.get("GPULAYER_WORK_DIR")
     return Path(chosen).expanduser().resolve() if chosen else Path(platformdirs.user_cache_dir("gpulayer"))
+
+
+def synchronous() -> Literal["normal", "full"]:
+    """Whether what a control plane accepts is on the disk before its answer (ADR-0031).
+
+    Raises:
+        ValueError: GPULAYER_SYNCHRONOUS is neither.
+    """
+    chosen = os.environ.get("GPULAYER_SYNCHRONOUS") or "normal"
+    if chosen not in ("normal", "full"):
+        raise ValueError(f"GPULAYER_SYNCHRONOUS is {chosen!r}; it may be 'normal' or 'full'.")
+    return "full" if chosen == "full" else "normal"
 
 
 def config_dir() -> Path:
@@ -90,6 +113,18 @@ def connection_file() -> Path | None:
     """The file that the Jupyter server left for its kernels and terminals."""
     chosen = os.environ.get("GPULAYER_CONNECTION_FILE")
     return Path(chosen) if chosen else None
+
+
+def start_mode() -> Literal["auto", "cold"]:
+    """Whether Python jobs of this worker may start in parked interpreters.
+
+    Raises:
+        ValueError: GPULAYER_START is neither.
+    """
+    chosen = os.environ.get("GPULAYER_START") or "auto"
+    if chosen not in ("auto", "cold"):
+        raise ValueError(f"GPULAYER_START is {chosen!r}; it may be 'auto' or 'cold'.")
+    return "cold" if chosen == "cold" else "auto"
 
 
 def os_user() -> str:

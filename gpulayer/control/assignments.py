@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection
 
 from gpulayer.control import endings
 from gpulayer.control.placing import place_queue
 from gpulayer.control.store import attempts, jobs, logs, workers
-from gpulayer.control.store.attempts import AttemptRow
+from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.rows import AttemptRow
 from gpulayer.protocol import (
     AttemptRef,
     Failure,
@@ -26,8 +26,17 @@ from gpulayer.protocol import (
 from gpulayer.states import AttemptState
 
 
-def take_received(connection: Connection, now: float, *, worker_id: WorkerId, boot: str, received: Sequence[AttemptRef]) -> list[StopOrder]:
-    """Renew the lease and confirm what arrived; the orders are for attempts that ended before the worker confirmed them."""
+def renew_and_read_orders(
+    connection: StoreConnection, now: float, *, worker_id: WorkerId, boot: str, free: int, received: Sequence[AttemptRef]
+) -> WorkerOrders:
+    """Renew the lease, confirm what arrived, and read what the worker is to do.
+
+    Orders to kill are added for attempts that ended before the worker confirmed them.
+
+    Raises:
+        UnknownWorker: it never registered.
+        AttemptLost: the worker was started again since.
+    """
     hear_worker(connection, now, worker_id=worker_id, boot=boot)
     late: list[StopOrder] = []
     for ref in received:
@@ -37,10 +46,11 @@ def take_received(connection: Connection, now: float, *, worker_id: WorkerId, bo
             late.append(StopOrder(task_id=ref.task_id, attempt=ref.attempt, reason="kill"))
         else:
             endings.confirm_attempt(connection, now, row)
-    return late
+    orders = read_orders(connection, worker_id=worker_id, boot=boot, free=free)
+    return msgspec.structs.replace(orders, stops=(*orders.stops, *late)) if late else orders
 
 
-def read_orders(connection: Connection, *, worker_id: WorkerId, boot: str, free: int) -> WorkerOrders:
+def read_orders(connection: StoreConnection, *, worker_id: WorkerId, boot: str, free: int) -> WorkerOrders:
     """What this worker has not confirmed, what it is to stop, and whether it is to take nothing more.
 
     Raises:
@@ -64,13 +74,13 @@ def read_orders(connection: Connection, *, worker_id: WorkerId, boot: str, free:
     )
 
 
-def hear_worker(connection: Connection, now: float, *, worker_id: WorkerId, boot: str) -> None:
+def hear_worker(connection: StoreConnection, now: float, *, worker_id: WorkerId, boot: str) -> None:
     """Renew the lease; a worker that had fallen silent is given work again."""
     if workers.renew(connection, now, worker_id=worker_id, boot=boot):
         place_queue(connection, now)
 
 
-def lost_of(connection: Connection, *, worker_id: WorkerId, boot: str, running: Sequence[AttemptRef]) -> tuple[AttemptRef, ...]:
+def lost_of(connection: StoreConnection, *, worker_id: WorkerId, boot: str, running: Sequence[AttemptRef]) -> tuple[AttemptRef, ...]:
     """Of what the worker believes to run, the attempts that are over."""
     live = {
         (attempts.task_id_of(row.job_id, row.node), row.attempt)
@@ -80,14 +90,14 @@ def lost_of(connection: Connection, *, worker_id: WorkerId, boot: str, running: 
     return tuple(ref for ref in running if (ref.task_id, ref.attempt) not in live)
 
 
-def report_failure(connection: Connection, now: float, row: AttemptRow, failure: Failure) -> None:
+def report_failure(connection: StoreConnection, now: float, row: AttemptRow, failure: Failure) -> None:
     """A rank of this live attempt failed; its own agent ends it, the other nodes are ordered to stop."""
     endings.fail_job(connection, now, row, failure)
     place_queue(connection, now)  # nodes that had not confirmed their share are free at once
 
 
 def finish_attempt(
-    connection: Connection,
+    connection: StoreConnection,
     now: float,
     *,
     task_id: TaskId,
@@ -109,22 +119,22 @@ def finish_attempt(
     found = attempts.find_attempt(connection, task_id, attempt)
     if found is not None and attempts.is_held_by(found, worker_id, boot) and found.state == state.value:
         return
-    row = attempts.fenced_attempt(connection, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+    row = attempts.check_fence(found, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
     if since_start_seconds is not None and row.state != AttemptState.RUNNING.value:
-        endings.start_attempt(connection, max(row.placed_at, now - max(since_start_seconds, 0.0)), row)
-        row = attempts.fenced_attempt(connection, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+        row = endings.start_attempt(connection, max(row.placed_at, now - max(since_start_seconds, 0.0)), row)
     if chunks:
         logs.append(connection, row, chunks)
-    endings.end_attempt(connection, now, row, state, ranks=msgspec.json.encode(ranks), outputs=msgspec.json.encode(outputs))
+    ended = endings.end_attempt(connection, now, row, state, ranks=msgspec.json.encode(ranks), outputs=msgspec.json.encode(outputs))
     if state is AttemptState.FAILED or (state is AttemptState.CANCELLED and row.stop is None):
         worker = workers.worker_row(connection, worker_id)
         endings.fail_job(connection, now, row, failure or _unexplained(row, worker.name, state))
-    endings.settle_job(connection, now, row.job_id)
+    endings.settle_job(connection, now, row.job_id, ended)
     place_queue(connection, now)
 
 
-def _assignment(connection: Connection, row: AttemptRow) -> TaskAssignment:
+def _assignment(connection: StoreConnection, row: AttemptRow) -> TaskAssignment:
     job = jobs.job_row(connection, row.job_id)
+    assert job.accelerator is not None, "its placement fixed it at the latest"
     return TaskAssignment(
         task_id=attempts.task_id_of(row.job_id, row.node),
         attempt=row.attempt,

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 
-from sqlalchemy import Connection
-
 from gpulayer._version import __version__
 from gpulayer.control import endings, registration, statuses, submitting, tokens
 from gpulayer.control.local_workers import LOCAL_START_SECONDS
 from gpulayer.control.open_home import OpenHome
 from gpulayer.control.placing import place_queue
 from gpulayer.control.store import changes, jobs, logs, workers
+from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.rows import JobRow
 from gpulayer.control.tokens import Caller
+from gpulayer.control.waiters import Question
 from gpulayer.errors import Conflict, UnknownArtifact, Unsupported
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
@@ -56,26 +57,39 @@ class ClientCalls(OpenHome):
         if missing is not None:
             raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {missing}", fix="Upload it first.")
 
-        def change(c: Connection) -> JobStatus:
-            return statuses.job_status(c, now, submitting.submit_job(c, now, request=request, owner=caller.user))
-
-        return await self._database.write(change)
+        return await self._database.write(lambda c: submitting.submit_job(c, now, request=request, owner=caller.user))
 
     async def wait_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
         """A job's record, held until it is terminal or, with `after_revision`, newer than that."""
 
-        async def check() -> tuple[JobStatus, bool]:
-            status = await self._database.read(lambda c: statuses.job_status(c, self._clock.now(), job_id))
-            return status, status.state.is_terminal or (after_revision is not None and status.revision > after_revision)
+        def will_do(row: JobRow) -> bool:
+            return JobState(row.state).is_terminal or (after_revision is not None and row.revision > after_revision)
 
-        return await self.waiters.hold([jobs.job_topic(job_id)], wait=wait, check=check)
+        def ask(c: StoreConnection) -> JobStatus | None:
+            row = jobs.job_row(c, job_id)
+            return statuses.job_statuses(c, self._clock.now(), [row])[0] if will_do(row) else None
+
+        def question(c: StoreConnection) -> tuple[JobStatus, bool]:
+            row = jobs.job_row(c, job_id)
+            return statuses.job_statuses(c, self._clock.now(), [row])[0], will_do(row)
+
+        async def look() -> tuple[JobStatus, bool]:
+            return await self._database.read(question)
+
+        async def first() -> tuple[JobStatus | None, bool]:
+            # A whole record costs a look at the whole fleet while the job waits for a place: not made to be thrown away.
+            found = await self._database.read(ask)
+            return found, found is not None
+
+        held = Question(key=("job", job_id, after_revision), ask=ask)
+        return await self.waiters.hold_question(jobs.job_topic(job_id), held, wait=wait, first=first if wait > 0 else look, look=look)
 
     async def list_jobs(self, *, state: JobState | None = None, limit: int = 50, before: str | None = None) -> JobList:
         """A page of jobs, newest first."""
         count = min(max(limit, 1), LIST_LIMIT)
         sequence = int(before) if before is not None and before.isdecimal() else None
 
-        def question(c: Connection) -> JobList:
+        def question(c: StoreConnection) -> JobList:
             rows = jobs.newest_jobs(c, state=state, limit=count + 1, before=sequence)
             page = rows[:count]
             following = str(page[-1].sequence) if len(rows) > count else None
@@ -87,7 +101,7 @@ class ClientCalls(OpenHome):
         """Ask a job to stop. Asked again, or of a job that has ended, it changes nothing."""
         now = self._clock.now()
 
-        def change(c: Connection) -> JobStatus:
+        def change(c: StoreConnection) -> JobStatus:
             endings.cancel_job(c, now, jobs.job_row(c, job_id), force=force)
             place_queue(c, now)
             return statuses.job_status(c, now, job_id)
@@ -144,7 +158,7 @@ class ClientCalls(OpenHome):
             )
         join_tokens = [(await self.issue_join_token(caller.user)).token for _ in range(request.count)]
 
-        def question(c: Connection) -> WorkerList:
+        def question(c: StoreConnection) -> WorkerList:
             joined = tokens.workers_joined_by(c, join_tokens)
             listed = statuses.worker_list(c, self._clock.now(), heard=self._leases.heard()).workers
             return WorkerList(workers=tuple(status for status in listed if status.worker_id in joined))
@@ -171,7 +185,7 @@ class ClientCalls(OpenHome):
     async def get_health(self) -> Health:
         """Version, protocol and counts."""
 
-        def question(c: Connection) -> Health:
+        def question(c: StoreConnection) -> Health:
             return Health(
                 protocol=PROTOCOL_VERSION,
                 version=__version__,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from gpulayer import settings
 from gpulayer.calls import Call, Role
 from gpulayer.control import registration
 from gpulayer.control.client_calls import ClientCalls
@@ -43,6 +44,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
         clock: Clock | None = None,
         judge_silent_only: bool = False,
         local_workers: LocalWorkers | None = None,
+        synchronous: Literal["normal", "full"] | None = None,
     ) -> ControlPlane:
         """Open a home, making it (0700) and its database if needed, and begin to watch leases and others' changes.
 
@@ -51,9 +53,17 @@ class ControlPlane(ClientCalls, WorkerCalls):
             clock: of tests.
             judge_silent_only: call only those workers lost that were silent for the orphan limit.
             local_workers: how this host starts workers; None where it does not.
+            synchronous: whether commits wait for the disk (ADR-0031); None: as GPULAYER_SYNCHRONOUS says.
         """
         database_path = await asyncio.to_thread(prepare_home, home)
-        plane = cls(home, database_path, clock=clock or SystemClock(), judge_silent_only=judge_silent_only, local_workers=local_workers)
+        plane = cls(
+            home,
+            database_path,
+            clock=clock or SystemClock(),
+            judge_silent_only=judge_silent_only,
+            local_workers=local_workers,
+            synchronous=synchronous or settings.synchronous(),
+        )
         try:
             await plane._database.ready()
             await asyncio.to_thread(plane._artifacts.remove_abandoned_parts, plane._clock.now())

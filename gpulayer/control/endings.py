@@ -11,51 +11,46 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
 
 from gpulayer.control.store import attempts, changes, jobs, logs
-from gpulayer.control.store.attempts import AttemptRow
-from gpulayer.control.store.jobs import JobRow
-from gpulayer.control.store.workers import WorkerRow
+from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.rows import AttemptRow, JobRow, WorkerRow
 from gpulayer.protocol import Failure, JobId, StopReason
 from gpulayer.states import AttemptState, JobState, is_legal
 
 _LIVE_PATH = (AttemptState.PLACED, AttemptState.ACKNOWLEDGED, AttemptState.RUNNING)
 
 
-def confirm_attempt(connection: Connection, now: float, row: AttemptRow) -> None:
+def confirm_attempt(connection: StoreConnection, now: float, row: AttemptRow) -> None:
     """The worker knows the assignment."""
     if row.state == AttemptState.PLACED.value:
-        attempts.move_attempt(connection, row, AttemptState.PLACED, AttemptState.ACKNOWLEDGED, confirmed_at=now)
+        attempts.move_attempt(connection, row, AttemptState.ACKNOWLEDGED, confirmed_at=now)
         jobs.change_job(connection, row.job_id)
 
 
-def start_attempt(connection: Connection, now: float, row: AttemptRow) -> None:
-    """The attempt's process runs; the first of a job's makes the job run."""
-    state = AttemptState(row.state)
+def start_attempt(connection: StoreConnection, now: float, row: AttemptRow) -> AttemptRow:
+    """The attempt's process runs; the first of a job's makes the job run. Returns the row as it is then."""
     # The word that the process runs may overtake the acquire that names the assignment as received.
-    if state is AttemptState.PLACED:
-        attempts.move_attempt(connection, row, state, AttemptState.ACKNOWLEDGED, confirmed_at=now)
-        state = AttemptState.ACKNOWLEDGED
-    if state is AttemptState.ACKNOWLEDGED:
-        attempts.move_attempt(connection, row, state, AttemptState.RUNNING, started_at=now)
-        _run_job(connection, now, jobs.job_row(connection, row.job_id))
+    if row.state == AttemptState.PLACED.value:
+        row = attempts.move_attempt(connection, row, AttemptState.ACKNOWLEDGED, confirmed_at=now)
+    if row.state == AttemptState.ACKNOWLEDGED.value:
+        row = attempts.move_attempt(connection, row, AttemptState.RUNNING, started_at=now)
+        jobs.run_job(connection, now, row.job_id, of_attempt=row.attempt)
+    return row
 
 
-def end_attempt(connection: Connection, now: float, row: AttemptRow, reaches: AttemptState, **values: Any) -> None:
-    """Take a live attempt to its end over legal moves only, and free its devices."""
-    state = AttemptState(row.state)
-    while not is_legal(state, reaches):
-        following = _LIVE_PATH[_LIVE_PATH.index(state) + 1]
+def end_attempt(connection: StoreConnection, now: float, row: AttemptRow, reaches: AttemptState, **values: Any) -> AttemptRow:
+    """Take a live attempt to its end over legal moves only, and free its devices. Returns the row as it is then."""
+    while not is_legal(AttemptState(row.state), reaches):
+        following = _LIVE_PATH[_LIVE_PATH.index(AttemptState(row.state)) + 1]
         stamp = "started_at" if following is AttemptState.RUNNING else "confirmed_at"
-        attempts.move_attempt(connection, row, state, following, **{stamp: now})
+        row = attempts.move_attempt(connection, row, following, **{stamp: now})
         if following is AttemptState.RUNNING:
-            _run_job(connection, now, jobs.job_row(connection, row.job_id))
-        state = following
-    attempts.move_attempt(connection, row, state, reaches, ended_at=now, **values)
+            jobs.run_job(connection, now, row.job_id, of_attempt=row.attempt)
+    return attempts.move_attempt(connection, row, reaches, ended_at=now, **values)
 
 
-def fail_job(connection: Connection, now: float, row: AttemptRow, failure: Failure) -> None:
+def fail_job(connection: StoreConnection, now: float, row: AttemptRow, failure: Failure) -> None:
     """An attempt failed: keep the first failure, and stop the attempts on the other nodes."""
     job = jobs.job_row(connection, row.job_id)
     if job.failure is None:
@@ -64,7 +59,7 @@ def fail_job(connection: Connection, now: float, row: AttemptRow, failure: Failu
     stop_attempts(connection, now, siblings, "collateral")
 
 
-def stop_attempts(connection: Connection, now: float, rows: Iterable[AttemptRow], reason: StopReason) -> None:
+def stop_attempts(connection: StoreConnection, now: float, rows: Iterable[AttemptRow], reason: StopReason) -> None:
     """Order the live ones to stop; one that its worker has not confirmed ends at once."""
     for row in rows:
         state = AttemptState(row.state)
@@ -75,7 +70,7 @@ def stop_attempts(connection: Connection, now: float, rows: Iterable[AttemptRow]
             end_attempt(connection, now, row, AttemptState.CANCELLED)
 
 
-def lose_attempts(connection: Connection, now: float, worker: WorkerRow, why: str) -> None:
+def lose_attempts(connection: StoreConnection, now: float, worker: WorkerRow, why: str) -> None:
     """Every attempt that a worker holds is lost; `why` ends the sentence "worker 'a' …"."""
     rows = attempts.live_attempts_of_worker(connection, worker.id)
     for row in rows:
@@ -90,7 +85,7 @@ def lose_attempts(connection: Connection, now: float, worker: WorkerRow, why: st
         settle_job(connection, now, job_id)
 
 
-def cancel_job(connection: Connection, now: float, job: JobRow, *, force: bool) -> None:
+def cancel_job(connection: StoreConnection, now: float, job: JobRow, *, force: bool) -> None:
     """Ask a job to stop: at once where nothing of it is known to run, else by orders to its workers."""
     state = JobState(job.state)
     reason: StopReason = "kill" if force else "cancel"
@@ -105,10 +100,16 @@ def cancel_job(connection: Connection, now: float, job: JobRow, *, force: bool) 
         _end_job(connection, now, jobs.job_row(connection, job.id), JobState.CANCELLED)
 
 
-def settle_job(connection: Connection, now: float, job_id: JobId) -> None:
-    """Once all tasks of the present attempt have ended, end the job or take it back to the queue."""
+def settle_job(connection: StoreConnection, now: float, job_id: JobId, ended: AttemptRow | None = None) -> None:
+    """Once all tasks of the present attempt have ended, end the job or take it back to the queue.
+
+    `ended` is the attempt that has just ended: of a job with one node there is no other to read.
+    """
     job = jobs.job_row(connection, job_id)
-    rows = attempts.attempts_of_job(connection, job_id, job.attempt)
+    if ended is not None and job.nodes == 1 and ended.attempt == job.attempt:
+        rows = [ended]
+    else:
+        rows = attempts.attempts_of_job(connection, job_id, job.attempt)
     states = [AttemptState(row.state) for row in rows]
     if JobState(job.state).is_terminal or not states or not all(state.is_terminal for state in states):
         jobs.change_job(connection, job_id)  # one of its tasks did end, which readers of the record want to see
@@ -119,7 +120,7 @@ def settle_job(connection: Connection, now: float, job_id: JobId) -> None:
     elif attempts.count_confirmed(connection, job_id) <= jobs.spec_of(job).retries:
         # An attempt that no worker ever took up costs no retry: nothing of the user's has run.
         again = {"attempt": job.attempt + 1, "failure": None, "started_at": None}
-        jobs.move_job(connection, job_id, JobState(job.state), JobState.QUEUED, of_attempt=job.attempt, **again)
+        jobs.move_job(connection, job, JobState.QUEUED, **again)
     else:
         _end_job(connection, now, job, JobState.FAILED)
 
@@ -129,13 +130,6 @@ def utc_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _run_job(connection: Connection, now: float, job: JobRow) -> None:
-    if job.state == JobState.QUEUED.value:
-        jobs.move_job(connection, job.id, JobState.QUEUED, JobState.RUNNING, of_attempt=job.attempt, started_at=now)
-    else:
-        jobs.change_job(connection, job.id)
-
-
-def _end_job(connection: Connection, now: float, job: JobRow, reaches: JobState) -> None:
-    jobs.move_job(connection, job.id, JobState(job.state), reaches, of_attempt=job.attempt, ended_at=now)
+def _end_job(connection: StoreConnection, now: float, job: JobRow, reaches: JobState) -> None:
+    jobs.move_job(connection, job, reaches, ended_at=now)
     changes.emit(connection, logs.logs_topic(job.id))  # readers held for more output learn that there is none

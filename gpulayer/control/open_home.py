@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 from gpulayer.calls import Role
 from gpulayer.control import tokens
@@ -15,7 +16,7 @@ from gpulayer.control.local_workers import LocalWorkers
 from gpulayer.control.store.artifacts import ArtifactFiles
 from gpulayer.control.store.database import Database
 from gpulayer.control.tokens import Caller
-from gpulayer.control.waiters import Waiters
+from gpulayer.control.waiters import Answers, Waiters
 from gpulayer.protocol import Digest, JoinToken
 
 
@@ -23,12 +24,19 @@ class OpenHome:
     """The open parts of one home, and what they offer by themselves: identity and artifacts."""
 
     def __init__(
-        self, home: Path, database_path: Path, *, clock: Clock, judge_silent_only: bool, local_workers: LocalWorkers | None
+        self,
+        home: Path,
+        database_path: Path,
+        *,
+        clock: Clock,
+        judge_silent_only: bool,
+        local_workers: LocalWorkers | None,
+        synchronous: Literal["normal", "full"],
     ) -> None:
         self.home = home
         self.waiters = Waiters()
         self._clock = clock
-        self._database = Database(database_path, wake=self._wake)
+        self._database = Database(database_path, wake=self._wake, ask=self.waiters.ask, synchronous=synchronous)
         self._artifacts = ArtifactFiles(home / "artifacts")
         self._artifact_threads = ThreadPoolExecutor(2, thread_name_prefix="gpulayer-artifacts")
         self._leases = LeaseBook(clock, judge_silent_only=judge_silent_only)
@@ -39,10 +47,10 @@ class OpenHome:
         """Wake who waits for these topics; called in the loop."""
         self.waiters.signal(*topics)
 
-    def _wake(self, topics: Sequence[str]) -> None:
+    def _wake(self, topics: Sequence[str], answers: Answers | None) -> None:
         if tokens.TOKENS_TOPIC in topics:
             self._tokens.forget()
-        self.signal(*topics)
+        self.waiters.signal(*topics, answers=answers)
 
     # ---- identity
 

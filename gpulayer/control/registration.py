@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import Connection
 
 from gpulayer.calls import Role
 from gpulayer.control import endings, tokens
 from gpulayer.control.leases import Lease
 from gpulayer.control.placing import place_queue
 from gpulayer.control.store import attempts, workers
-from gpulayer.control.store.workers import WorkerRow
+from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.rows import WorkerRow
 from gpulayer.control.tokens import Caller
 from gpulayer.errors import Conflict, NotAuthorized, ProtocolMismatch
 from gpulayer.protocol import PROTOCOL_VERSION, RegisterWorker, WorkerId, works_with
@@ -28,7 +28,7 @@ def check_protocol(spoken: int) -> None:
         )
 
 
-def register_worker(connection: Connection, now: float, *, request: RegisterWorker, caller: Caller) -> tuple[WorkerId, str | None]:
+def register_worker(connection: StoreConnection, now: float, *, request: RegisterWorker, caller: Caller) -> tuple[WorkerId, str | None]:
     """Store a worker that joins or comes back, and place what waits; returns its id and, where it joined, its token.
 
     A worker that comes back with another boot loses what the earlier one held. A join token is used up in this transaction.
@@ -76,7 +76,7 @@ def register_worker(connection: Connection, now: float, *, request: RegisterWork
     return worker_id, token
 
 
-def leave_worker(connection: Connection, now: float, *, worker_id: WorkerId, boot: str) -> None:
+def leave_worker(connection: StoreConnection, now: float, *, worker_id: WorkerId, boot: str) -> None:
     """This boot takes its leave: what it holds is lost at once. Said again, or by an earlier boot, it changes nothing."""
     worker = workers.worker_row(connection, worker_id)
     if worker.boot != boot:
@@ -86,14 +86,14 @@ def leave_worker(connection: Connection, now: float, *, worker_id: WorkerId, boo
     place_queue(connection, now)
 
 
-def drain_worker(connection: Connection, worker_id: WorkerId) -> None:
+def drain_worker(connection: StoreConnection, worker_id: WorkerId) -> None:
     """Give a worker nothing more; what it holds goes on."""
     worker = workers.worker_row(connection, worker_id)
     if worker.state == workers.ALIVE:
         workers.set_state(connection, worker_id, workers.DRAINING)
 
 
-def lose_worker(connection: Connection, now: float, lease: Lease) -> None:
+def lose_worker(connection: StoreConnection, now: float, lease: Lease) -> None:
     """A lease is over: the worker is gone and what it holds is lost, unless it has spoken since."""
     worker = workers.worker_row(connection, lease.worker_id)
     if worker.boot != lease.boot or worker.renewals != lease.renewals or worker.state == workers.GONE:
@@ -103,9 +103,9 @@ def lose_worker(connection: Connection, now: float, lease: Lease) -> None:
     place_queue(connection, now)
 
 
-def read_leases(connection: Connection) -> list[Lease]:
+def read_leases(connection: StoreConnection) -> list[Lease]:
     """The leases of all workers that are not gone."""
-    busy = attempts.workers_with_attempts(connection, confirmed_only=True)
+    busy = attempts.workers_with_confirmed_attempts(connection)
     return [
         Lease(
             worker_id=row.id,
@@ -118,7 +118,7 @@ def read_leases(connection: Connection) -> list[Lease]:
     ]
 
 
-def _worker_id(connection: Connection, now: float, request: RegisterWorker, caller: Caller) -> WorkerId:
+def _worker_id(connection: StoreConnection, now: float, request: RegisterWorker, caller: Caller) -> WorkerId:
     if caller.role is Role.JOIN and not caller.trusted:
         # A join token makes a worker; it never takes over one that exists.
         assert caller.token_digest is not None
@@ -140,7 +140,7 @@ def _worker_id(connection: Connection, now: float, request: RegisterWorker, call
     return WorkerId(row.id)
 
 
-def _refuse_held_devices(connection: Connection, now: float, request: RegisterWorker, worker_id: WorkerId) -> None:
+def _refuse_held_devices(connection: StoreConnection, now: float, request: RegisterWorker, worker_id: WorkerId) -> None:
     """Workers of one host divide its devices; a `cpu` device is a rank's place, and a simulated one nobody's."""
     offered = {device.id for device in request.devices if device.accelerator != "cpu" and not device.simulated}
     if not offered:
@@ -158,5 +158,5 @@ def _refuse_held_devices(connection: Connection, now: float, request: RegisterWo
             )
 
 
-def _is_given_up(connection: Connection, row: WorkerRow, now: float) -> bool:
+def _is_given_up(connection: StoreConnection, row: WorkerRow, now: float) -> bool:
     return workers.is_silent(row, now) and not attempts.live_attempts_of_worker(connection, row.id)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
-
-from sqlalchemy import Connection
 
 from gpulayer.control.placing import read_view, waiting_reason
 from gpulayer.control.scheduler.view import View
 from gpulayer.control.store import attempts, jobs, workers
-from gpulayer.control.store.attempts import AttemptRow
-from gpulayer.control.store.jobs import JobRow
-from gpulayer.control.store.workers import WorkerRow
+from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.rows import AttemptRow, JobRow, WorkerRow
 from gpulayer.protocol import JobId, JobStatus, TaskStatus, WorkerList, WorkerStatus
 from gpulayer.states import AttemptState, JobState
 
 
-def job_status(connection: Connection, now: float, job_id: JobId) -> JobStatus:
+def job_status(connection: StoreConnection, now: float, job_id: JobId) -> JobStatus:
     """One job's record.
 
     Raises:
@@ -26,13 +23,17 @@ def job_status(connection: Connection, now: float, job_id: JobId) -> JobStatus:
     return job_statuses(connection, now, [jobs.job_row(connection, job_id)])[0]
 
 
-def job_statuses(connection: Connection, now: float, rows: Iterable[JobRow]) -> list[JobStatus]:
-    """The records of these jobs."""
+def job_statuses(
+    connection: StoreConnection, now: float, rows: Iterable[JobRow], known_tasks: Mapping[JobId, Sequence[AttemptRow]] | None = None
+) -> list[JobStatus]:
+    """The records of these jobs; `known_tasks` are newest attempts that need not be read."""
     names: dict[str, WorkerRow] = {}
     view: View | None = None
     found: list[JobStatus] = []
     for row in rows:
-        tasks = attempts.newest_attempts(connection, row.id)
+        tasks = (known_tasks or {}).get(row.id)
+        if tasks is None:
+            tasks = attempts.newest_attempts(connection, row.id)
         for task in tasks:
             if task.worker_id not in names:
                 names[task.worker_id] = workers.worker_row(connection, task.worker_id)
@@ -65,7 +66,7 @@ def job_statuses(connection: Connection, now: float, rows: Iterable[JobRow]) -> 
     return found
 
 
-def worker_list(connection: Connection, now: float, *, heard: frozenset[str] = frozenset(), include_gone: bool = False) -> WorkerList:
+def worker_list(connection: StoreConnection, now: float, *, heard: frozenset[str] = frozenset(), include_gone: bool = False) -> WorkerList:
     """Workers in the order of their registration; `heard` are the boots that speak to the control plane that asks."""
     held = attempts.held_devices(connection)
     rows = workers.all_workers(connection, include_gone=include_gone)
@@ -107,5 +108,5 @@ def _worker_status(row: WorkerRow, held: dict[str, JobId], now: float, *, is_hea
     )
 
 
-def _starting(tasks: list[AttemptRow], names: dict[str, WorkerRow]) -> str:
+def _starting(tasks: Sequence[AttemptRow], names: dict[str, WorkerRow]) -> str:
     return "starting on " + ", ".join(dict.fromkeys(names[task.worker_id].name for task in tasks))

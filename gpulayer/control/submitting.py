@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import PurePath
 
 import msgspec
-from sqlalchemy import Connection
 
-from gpulayer.control.placing import job_view, place_job, read_view
+from gpulayer.control.placing import commit_placement, job_view, read_view
 from gpulayer.control.scheduler.feasible import chosen_kind, kinds_for
+from gpulayer.control.scheduler.place import place_job
 from gpulayer.control.scheduler.view import AUTO, JobView, View
+from gpulayer.control.statuses import job_statuses
 from gpulayer.control.store import jobs, workers
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.workers import LargestGroup
 from gpulayer.errors import Conflict, Unplaceable
-from gpulayer.protocol import JobId, SubmitJob
+from gpulayer.protocol import Digest, JobStatus, SubmitJob
 from gpulayer.spec import AnyJob, CommandJob
 
+_encoder = msgspec.json.Encoder(order="deterministic")  # equal requests are equal bytes
 
-def submit_job(connection: Connection, now: float, *, request: SubmitJob, owner: str) -> JobId:
-    """Store a job and place it if it fits; the same request under the same key answers with the job that was made first.
+
+def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, owner: str) -> JobStatus:
+    """Store a job, place it if it fits, and return its record; the same request under the same key answers with the first job.
+
+    Those that waited before it are not looked at: nothing was freed.
 
     Raises:
         Conflict: another request came under this key.
         Unplaceable: nothing that this home has ever seen could hold it.
     """
-    request_digest = _digest(request)
+    spec, inputs = _encoder.encode(request.spec), _encoder.encode(request.inputs)
+    request_digest = _digest(spec, request.source, inputs)
     earlier = jobs.job_by_key(connection, owner, request.idempotency_key)
     if earlier is not None:
         if earlier.request_digest != request_digest:
@@ -35,26 +43,31 @@ def submit_job(connection: Connection, now: float, *, request: SubmitJob, owner:
                 found=f"job {earlier.id}",
                 fix="Draw a new key for each job.",
             )
-        return JobId(earlier.id)
-    spec = request.spec
+        return job_statuses(connection, now, [earlier])[0]
     view = read_view(connection, now)
-    job_id = jobs.insert_job(
+    demand = job_view(request.spec)
+    kind = _fix_accelerator(connection, view, demand)
+    placement = place_job(view.workers, demand if kind is None else replace(demand, accelerator=kind)) if view.has_room else None
+    job = jobs.insert_job(
         connection,
         now,
-        spec=spec,
-        name=spec.name or _default_name(spec),
+        name=request.spec.name or _default_name(request.spec),
         owner=owner,
         idempotency_key=request.idempotency_key,
         request_digest=request_digest,
+        spec=spec,
         source=request.source,
-        inputs=request.inputs,
-        accelerator=_fix_accelerator(connection, view, job_view(spec)),
+        inputs=inputs,
+        nodes=demand.nodes,
+        devices=demand.devices,
+        accelerator=kind if placement is None else placement.accelerator,
+        requires=_encoder.encode(sorted(demand.requires)),
     )
-    place_job(connection, now, job_id, view)
-    return job_id
+    tasks = [] if placement is None else commit_placement(connection, now, replace(placement, job_id=job.id), attempt=job.attempt)
+    return job_statuses(connection, now, [job], {job.id: tasks})[0]
 
 
-def _fix_accelerator(connection: Connection, view: View, job: JobView) -> str | None:
+def _fix_accelerator(connection: StoreConnection, view: View, job: JobView) -> str | None:
     """The kind for this job; None leaves `auto` to the first placement.
 
     The best kind with which the living workers could hold it, busy or not. Only where they could with none, what this home
@@ -98,7 +111,7 @@ def _kind_once_seen(seen: list[LargestGroup], job: JobView) -> str | None:
     return None
 
 
-def _refuse_never_provided(connection: Connection, job: JobView) -> None:
+def _refuse_never_provided(connection: StoreConnection, job: JobView) -> None:
     provided = [frozenset(workers.frameworks_of(row)) for row in workers.all_workers(connection, include_gone=True)]
     if any(job.requires <= names for names in provided):
         return
@@ -118,5 +131,6 @@ def _default_name(spec: AnyJob) -> str:
     return PurePath(spec.script).stem
 
 
-def _digest(request: SubmitJob) -> str:
-    return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+def _digest(spec: bytes, source: Digest | None, inputs: bytes) -> str:
+    """Tells requests under one key apart: JSON holds no line ends, so the three parts can't run into each other."""
+    return hashlib.sha256(b"\n".join((spec, (source or "").encode(), inputs))).hexdigest()

@@ -10,10 +10,11 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 
 from gpulayer.calls import Role
 from gpulayer.control.store import changes
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.tables import tokens
 from gpulayer.errors import NotAuthenticated
 from gpulayer.protocol import WorkerId
@@ -49,7 +50,7 @@ def digest_of(token: str) -> str:
 
 
 def issue(
-    connection: Connection, now: float, *, role: Role, user: str, valid_seconds: float | None, worker_id: WorkerId | None = None
+    connection: StoreConnection, now: float, *, role: Role, user: str, valid_seconds: float | None, worker_id: WorkerId | None = None
 ) -> str:
     """Make a token and return it, the only time that it is seen."""
     token = _PREFIXES[role] + secrets.token_urlsafe(32)
@@ -66,7 +67,7 @@ def issue(
     return token
 
 
-def revoke(connection: Connection, now: float, digest: str) -> bool:
+def revoke(connection: StoreConnection, now: float, digest: str) -> bool:
     """End a token for good; False where there is none, or it is ended already."""
     result = connection.execute(tokens.update().where(tokens.c.digest == digest, tokens.c.revoked_at.is_(None)).values(revoked_at=now))
     if result.rowcount:
@@ -74,7 +75,7 @@ def revoke(connection: Connection, now: float, digest: str) -> bool:
     return bool(result.rowcount)
 
 
-def renew_worker_token(connection: Connection, now: float, worker_id: WorkerId) -> None:
+def renew_worker_token(connection: StoreConnection, now: float, worker_id: WorkerId) -> None:
     """Start the time of this worker's token anew."""
     connection.execute(
         tokens.update()
@@ -84,7 +85,7 @@ def renew_worker_token(connection: Connection, now: float, worker_id: WorkerId) 
     changes.emit(connection, TOKENS_TOPIC)
 
 
-def use_join_token(connection: Connection, now: float, digest: str, *, boot: str, worker_id: WorkerId) -> WorkerId:
+def use_join_token(connection: StoreConnection, now: float, digest: str, *, boot: str, worker_id: WorkerId) -> WorkerId:
     """Use the token up for this worker, and return the worker's id.
 
     A registration whose answer got lost is repeated by the same boot; it gets the id of the first time.
@@ -101,7 +102,7 @@ def use_join_token(connection: Connection, now: float, digest: str, *, boot: str
     return worker_id
 
 
-def workers_joined_by(connection: Connection, join_tokens: Collection[str]) -> set[WorkerId]:
+def workers_joined_by(connection: StoreConnection, join_tokens: Collection[str]) -> set[WorkerId]:
     """The workers that registered with one of these join tokens."""
     digests = [digest_of(token) for token in join_tokens]
     query = select(tokens.c.worker_id).where(tokens.c.digest.in_(digests), tokens.c.used_boot.is_not(None))
@@ -133,7 +134,7 @@ class TokenCache:
             self._callers[digest] = (caller, expires_at)
 
 
-def find_caller(connection: Connection, now: float, digest: str) -> tuple[Caller, float | None] | None:
+def find_caller(connection: StoreConnection, now: float, digest: str) -> tuple[Caller, float | None] | None:
     """Whom a token's digest stands for, and until when; None where it is unknown, expired or revoked."""
     row = connection.execute(select(tokens).where(tokens.c.digest == digest)).one_or_none()
     if row is None or not _is_valid(row, now):

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import Connection
-
 from gpulayer.control import assignments, endings, registration
 from gpulayer.control.clock import Clock
 from gpulayer.control.local_workers import LocalWorkers
 from gpulayer.control.open_home import OpenHome
-from gpulayer.control.store import attempts, jobs, logs
+from gpulayer.control.store import attempts, changes, jobs, logs
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.tokens import Caller
+from gpulayer.control.waiters import Question
 from gpulayer.protocol import (
+    AcquireNext,
     AttemptRef,
     Done,
     Failure,
@@ -30,6 +31,7 @@ from gpulayer.protocol import (
     RegisterWorker,
     Rendezvous,
     StopOrder,
+    TaskFinished,
     TaskId,
     WorkerId,
     WorkerOrders,
@@ -42,9 +44,23 @@ class WorkerCalls(OpenHome):
     """What workers say to an open home."""
 
     def __init__(
-        self, home: Path, database_path: Path, *, clock: Clock, judge_silent_only: bool, local_workers: LocalWorkers | None
+        self,
+        home: Path,
+        database_path: Path,
+        *,
+        clock: Clock,
+        judge_silent_only: bool,
+        local_workers: LocalWorkers | None,
+        synchronous: Literal["normal", "full"],
     ) -> None:
-        super().__init__(home, database_path, clock=clock, judge_silent_only=judge_silent_only, local_workers=local_workers)
+        super().__init__(
+            home,
+            database_path,
+            clock=clock,
+            judge_silent_only=judge_silent_only,
+            local_workers=local_workers,
+            synchronous=synchronous,
+        )
         self._told_to_drain: set[tuple[WorkerId, str]] = set()
 
     async def register_worker(self, request: RegisterWorker, caller: Caller) -> Registered:
@@ -86,25 +102,29 @@ class WorkerCalls(OpenHome):
             AttemptLost: it was started again since.
         """
         now = self._clock.now()
-        asked = False
+        known = frozenset(known_orders)
+        self._leases.hear(boot)
 
-        def begin(c: Connection) -> WorkerOrders:
-            late = assignments.take_received(c, now, worker_id=worker_id, boot=boot, received=received)
-            orders = assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free)
-            return WorkerOrders(assignments=orders.assignments, stops=(*orders.stops, *late), drain=orders.drain)
-
-        async def check() -> tuple[WorkerOrders, bool]:
-            nonlocal asked
-            if not asked:
-                asked = True
-                self._leases.hear(boot)
-                orders = await self._database.write(begin)
-            else:
-                orders = await self._database.read(lambda c: assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free))
+        def is_news(orders: WorkerOrders) -> bool:
             has_left = orders.drain and (worker_id, boot) not in self._told_to_drain
-            return orders, bool(orders.assignments) or not set(orders.stops) <= set(known_orders) or has_left
+            return bool(orders.assignments) or not known.issuperset(orders.stops) or has_left
 
-        orders = await self.waiters.hold([attempts.worker_topic(worker_id)], wait=wait, check=check)
+        def ask(c: StoreConnection) -> WorkerOrders | None:
+            orders = assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free)
+            return orders if is_news(orders) else None
+
+        async def first() -> tuple[WorkerOrders, bool]:
+            orders = await self._database.write(
+                lambda c: assignments.renew_and_read_orders(c, now, worker_id=worker_id, boot=boot, free=free, received=received)
+            )
+            return orders, is_news(orders)
+
+        async def look() -> tuple[WorkerOrders, bool]:
+            orders = await self._database.read(lambda c: assignments.read_orders(c, worker_id=worker_id, boot=boot, free=free))
+            return orders, is_news(orders)
+
+        held = Question(key=("orders", worker_id, boot, free, known), ask=ask)
+        orders = await self.waiters.hold_question(attempts.worker_topic(worker_id), held, wait=wait, first=first, look=look)
         if orders.drain:
             self._told_to_drain.add((worker_id, boot))
         return orders
@@ -113,7 +133,7 @@ class WorkerCalls(OpenHome):
         """Renew a busy worker's lease; the answer names those of its attempts that are over."""
         now = self._clock.now()
 
-        def change(c: Connection) -> HeartbeatReply:
+        def change(c: StoreConnection) -> HeartbeatReply:
             assignments.hear_worker(c, now, worker_id=worker_id, boot=boot)
             return HeartbeatReply(lost=assignments.lost_of(c, worker_id=worker_id, boot=boot, running=running))
 
@@ -130,7 +150,7 @@ class WorkerCalls(OpenHome):
         """The attempt's process runs."""
         now = self._clock.now()
 
-        def change(c: Connection) -> None:
+        def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             endings.start_attempt(c, now, row)
 
@@ -140,7 +160,7 @@ class WorkerCalls(OpenHome):
     async def append_logs(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, chunks: Sequence[LogChunk]) -> Done:
         """Store output of a live attempt; what is sent again is stored once."""
 
-        def change(c: Connection) -> None:
+        def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             logs.append(c, row, chunks)
 
@@ -150,7 +170,7 @@ class WorkerCalls(OpenHome):
     async def publish_rendezvous(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, address: str, port: int) -> Done:
         """Where the ranks of this attempt meet."""
 
-        def change(c: Connection) -> None:
+        def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             attempts.put_rendezvous(c, row, address=address, port=port)
 
@@ -160,7 +180,7 @@ class WorkerCalls(OpenHome):
     async def read_rendezvous(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, wait: float = 0.0) -> Rendezvous:
         """Where the ranks of this attempt meet, held until it is known."""
 
-        def question(c: Connection) -> tuple[str, int] | None:
+        def question(c: StoreConnection) -> tuple[str, int] | None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             return attempts.find_rendezvous(c, row)
 
@@ -176,7 +196,7 @@ class WorkerCalls(OpenHome):
         """A rank failed: the first report of an attempt names the guilty rank, and its siblings are ordered to stop."""
         now = self._clock.now()
 
-        def change(c: Connection) -> None:
+        def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             assignments.report_failure(c, now, row, failure)
 
@@ -196,11 +216,18 @@ class WorkerCalls(OpenHome):
         outputs: Sequence[OutputFile] = (),
         chunks: Sequence[LogChunk] = (),
         since_start_seconds: float | None = None,
-    ) -> Done:
-        """How an attempt ended; said again it changes nothing (see `assignments.finish_attempt`)."""
+        acquire: AcquireNext | None = None,
+    ) -> TaskFinished:
+        """How an attempt ended; said again it changes nothing (see `assignments.finish_attempt`).
+
+        With `acquire` it renews the lease, and its answer carries the worker's orders: what was placed on the devices that
+        this end freed, and the rest. The worker's held acquire is not woken for what the answer carries.
+        """
         now = self._clock.now()
-        await self._database.write(
-            lambda c: assignments.finish_attempt(
+        self._leases.hear(boot)
+
+        def change(c: StoreConnection) -> TaskFinished:
+            assignments.finish_attempt(
                 c,
                 now,
                 task_id=task_id,
@@ -214,5 +241,10 @@ class WorkerCalls(OpenHome):
                 chunks=chunks,
                 since_start_seconds=since_start_seconds,
             )
-        )
-        return Done()
+            if acquire is None:
+                return TaskFinished()
+            orders = assignments.renew_and_read_orders(c, now, worker_id=worker_id, boot=boot, free=acquire.free, received=acquire.received)
+            changes.carry(c, attempts.worker_topic(worker_id))
+            return TaskFinished(orders=orders)
+
+        return await self._database.write(change)

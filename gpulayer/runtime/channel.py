@@ -1,4 +1,4 @@
-"""The agent's end of the unix socket on which ranks and launchers of one task report. One thread; runs in the agent.
+"""The agent's end of the unix socket on which ranks and launchers of one task report. Runs in the agent's event thread.
 
 Messages are objects with a `type`; `rank_main` and `torchrun_main` say what each holds. Only processes of the same user
 are heard.
@@ -10,15 +10,14 @@ import contextlib
 import logging
 import os
 import selectors
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.process_tree import IS_LINUX
 
@@ -40,9 +39,11 @@ class ChannelPeer:
 
 
 class Channel:
-    """Listens at `path` and calls back from its thread.
+    """Listens at `path` and calls back from the event thread.
 
     Args:
+        events: the thread that listens.
+        path: where; nothing is there yet.
         on_message: for each message, with the files that came with it, which are the callee's to close.
         on_close: when a peer is gone; its messages have all been delivered.
         on_fault: called at most once, when nobody can be heard any more.
@@ -50,67 +51,67 @@ class Channel:
 
     def __init__(
         self,
+        events: EventThread,
+        path: Path,
         on_message: Callable[[ChannelPeer, dict[str, Any], list[int]], None],
         on_close: Callable[[ChannelPeer], None],
         on_fault: Callable[[Exception], None],
     ) -> None:
+        self._events = events
         self._on_message = on_message
         self._on_close = on_close
         self._on_fault = on_fault
-        # Under /tmp whatever TMPDIR says: a unix socket's path holds 107 bytes at most, 103 on macOS.
-        self.folder = Path(tempfile.mkdtemp(prefix="gpulayer-", dir="/tmp"))
-        self.path = str(self.folder / "channel")
-        with contextlib.ExitStack() as made:  # a full disk, or no file or thread to be had: nothing half-made is left
-            made.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self._lock = threading.RLock()  # held while peers are served, so that `close` takes none away meanwhile
+        self._is_closed = False
+        self.path = str(path)
+        with contextlib.ExitStack() as made:  # no file to be had, or no room: nothing half-made is left
             self._listener = made.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             self._listener.bind(self.path)
+            made.callback(path.unlink, missing_ok=True)
             self._listener.listen(128)
             self._listener.setblocking(False)
+            # One of its own inside the event thread's: what arrived together is told in the order that `_serve_once` gives it.
             self._selector = made.enter_context(selectors.DefaultSelector())
-            self._stop_reader, self._stop_writer = os.pipe()
-            for end in (self._stop_reader, self._stop_writer):
-                made.callback(os.close, end)
             self._selector.register(self._listener, selectors.EVENT_READ, None)
-            self._selector.register(self._stop_reader, selectors.EVENT_READ, None)
-            self._thread = threading.Thread(target=self._run, name="gpulayer-channel", daemon=True)
-            self._thread.start()
+            events.add(self._selector, self._serve)
             made.pop_all()
 
     def close(self) -> None:
-        """Hang up on everybody and remove the socket's folder with whatever lies in it."""
-        os.close(self._stop_writer)
-        self._thread.join()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _run(self) -> None:
-        try:
-            while self._serve_once():
-                pass
-        except Exception as error:  # noqa: BLE001 - the top of this thread: a task whose ranks can't be heard is ended
-            _log.exception("a task's channel has failed")
-            self._on_fault(error)
-        finally:
+        """Hang up on everybody and remove the socket."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._events.remove(self._selector)
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.data, ChannelPeer):
                     key.data.connection.close()
             self._selector.close()
             self._listener.close()
-            os.close(self._stop_reader)
+        with contextlib.suppress(OSError):
+            Path(self.path).unlink()
 
-    def _serve_once(self) -> bool:
-        """Handle what has arrived; False once the channel is to close."""
-        goes_on = True
+    def _serve(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                self._serve_once()
+            except Exception as error:  # noqa: BLE001 - a task whose ranks can't be heard is ended, and the others go on
+                _log.exception("a task's channel has failed")
+                self._events.remove(self._selector)
+                self._on_fault(error)
+
+    def _serve_once(self) -> None:
         closed: list[ChannelPeer] = []
         received: list[tuple[ChannelPeer, list[tuple[dict[str, Any], list[int]]]]] = []
-        for key, _ in self._selector.select():
+        for key, _ in self._selector.select(0):
             if isinstance(key.data, ChannelPeer):
                 messages = self._receive(key.data)
                 if messages is None:
                     closed.append(key.data)
                 else:
                     received.append((key.data, messages))
-            elif key.fd == self._stop_reader:
-                goes_on = False
             else:
                 self._accept()
         # Ends first: a rank that complains about a lost peer must not be heard before the peer's own end.
@@ -123,7 +124,6 @@ class Channel:
             except Exception:  # noqa: BLE001 - one peer's fault: the others are still to be heard
                 _log.exception("hung up on a process of the task: what it said could not be handled")
                 self._hang_up(peer)
-        return goes_on
 
     def _receive(self, peer: ChannelPeer) -> list[tuple[dict[str, Any], list[int]]] | None:
         try:

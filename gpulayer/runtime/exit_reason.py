@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,13 @@ def _grew(before: int | None, after: int | None) -> bool:
 
 
 def _cgroup_kills() -> int | None:
+    place = _kill_counter()
+    return None if place is None else _read_counter(place, "oom_kill")
+
+
+@functools.cache
+def _kill_counter() -> Path | None:
+    """Where the memory cgroup of this process counts; a process stays in its cgroup."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -75,19 +83,19 @@ def _cgroup_kills() -> int | None:
         _, controllers, path = line.split(":", 2)
         relative = path.lstrip("/")
         if "memory" in controllers.split(","):  # version 1
-            return _read_counter(Path("/sys/fs/cgroup/memory") / relative / "memory.oom_control", "oom_kill")
-        if not controllers and (count := _read_counter(Path("/sys/fs/cgroup") / relative / "memory.events", "oom_kill")) is not None:
-            return count
+            return Path("/sys/fs/cgroup/memory") / relative / "memory.oom_control"
+        events = Path("/sys/fs/cgroup") / relative / "memory.events"
+        if not controllers and _read_counter(events, "oom_kill") is not None:
+            return events
     return None
 
 
 def _read_counter(path: Path, name: str) -> int | None:
+    # Read for every attempt, and /proc/vmstat has some 150 lines: only the one that counts is taken apart.
     try:
-        lines = path.read_text().splitlines()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a Path's own open costs as much as the reading
+            text = b"\n" + file.read(1 << 16)
     except OSError:
         return None
-    for line in lines:
-        words = line.split()
-        if len(words) == 2 and words[0] == name:
-            return int(words[1])
-    return None
+    _, found, rest = text.partition(f"\n{name} ".encode())
+    return int(rest.partition(b"\n")[0]) if found else None

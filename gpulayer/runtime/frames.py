@@ -92,6 +92,14 @@ class FrameSocket:
             self._waiting.extend(message for message, _ in messages)
         return self._waiting.popleft()
 
+    def read_rest(self) -> bytes:
+        """Block until the other end is gone and return what it said last, which is no message."""
+        rest = bytearray()
+        with contextlib.suppress(ConnectionError):
+            while data := self._socket.recv(_READ_BYTES):
+                rest += data
+        return bytes(rest)
+
     def set_timeout(self, seconds: float | None) -> None:
         """Bound every later receive and send; they raise TimeoutError."""
         self._socket.settimeout(seconds)

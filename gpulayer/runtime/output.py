@@ -1,4 +1,4 @@
-"""Reads what a task's processes print: one thread, one pipe per rank and stream, bytes as they come. Runs in the agent.
+"""Reads what a task's processes print: one pipe per rank and stream, bytes as they come. Runs in the agent's event thread.
 
 Nothing is split, decoded or merged here. Reading never waits for what takes the bytes (`on_output` must not block), so a
 rank is never held up by the network.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import selectors
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from gpulayer.protocol import Stream
+from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.process_tree import IS_LINUX
 
 _log = logging.getLogger(__name__)
@@ -32,23 +32,21 @@ class OutputReader:
     """Hands every byte of every stream to `on_output(rank, stream, data)`, in order within a stream.
 
     Args:
+        events: the thread that reads.
         on_output: takes the bytes.
         on_fault: called at most once, when it could not: bytes are dropped from there on, since a rank that nobody reads
             from would stand still.
     """
 
-    def __init__(self, on_output: OnOutput, on_fault: Callable[[Exception], None]) -> None:
+    def __init__(self, events: EventThread, on_output: OnOutput, on_fault: Callable[[Exception], None]) -> None:
+        self._events = events
         self._on_output = on_output
         self._on_fault = on_fault
         self._is_dropping = False
-        self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # held while a pipe is read from, so that `finish` takes the rest in order
+        self._pipes: dict[int, tuple[int | None, Stream]] = {}
         self._tails: dict[tuple[int | None, Stream], deque[bytes]] = {}
-        self._wakeup_reader, self._wakeup_writer = os.pipe()
         self._finishing = False
-        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._run, name="gpulayer-output", daemon=True)
-        self._thread.start()
 
     def open_pipe(self, rank: int | None, stream: Stream) -> int:
         """Make a pipe that is read from at once and return the end to write to, which the caller closes."""
@@ -70,7 +68,8 @@ class OutputReader:
                 os.close(reader)
                 return
             self._tails.setdefault((rank, stream), deque())
-            self._selector.register(reader, selectors.EVENT_READ, (rank, stream))
+            self._pipes[reader] = rank, stream
+            self._events.add(reader, lambda: self._read(reader))
 
     def last_lines(self, rank: int | None) -> tuple[str, ...]:
         """The last lines of a rank's stderr, or of its stdout if it wrote nothing there."""
@@ -89,59 +88,48 @@ class OutputReader:
         """
         with self._lock:
             self._finishing = True
-        os.close(self._wakeup_writer)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    self._drain()
-                    return
-                self._read(key)
+            for reader in list(self._pipes):
+                while self._read(reader):
+                    pass
+                self._close(reader)
 
     def _hand_on(self, rank: int | None, stream: Stream, data: bytes) -> None:
         if self._is_dropping:
             return
         try:
             self._on_output(rank, stream, data)
-        except Exception as error:  # noqa: BLE001 - the top of this thread: whoever owns the task ends it, and reading goes on
+        except Exception as error:  # noqa: BLE001 - whoever owns the task ends it, and reading goes on
             _log.exception("a task's output could not be taken in")
             self._is_dropping = True
             self._on_fault(error)
 
-    def _read(self, key: selectors.SelectorKey) -> bool:
+    def _read(self, reader: int) -> bool:
         """One read; False when there is nothing more to read at present, or ever."""
-        try:
-            data = os.read(key.fd, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            _log.warning("a stream of a task can't be read any further: %s", error)
-            data = b""
-        if not data:
-            with self._lock:
-                self._selector.unregister(key.fd)
-            os.close(key.fd)
-            return False
-        rank, stream = key.data
-        self._remember(rank, stream, data)
-        self._hand_on(rank, stream, data)
-        return True
+        with self._lock:
+            if reader not in self._pipes:
+                return False  # closed in the moment in which the event thread turned to it
+            try:
+                data = os.read(reader, _READ_BYTES)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                _log.warning("a stream of a task can't be read any further: %s", error)
+                data = b""
+            if not data:
+                self._close(reader)
+                return False
+            rank, stream = self._pipes[reader]
+            self._remember(rank, stream, data)
+            self._hand_on(rank, stream, data)
+            return True
+
+    def _close(self, reader: int) -> None:
+        if self._pipes.pop(reader, None) is not None:
+            self._events.remove(reader)
+            os.close(reader)
 
     def _remember(self, rank: int | None, stream: Stream, data: bytes) -> None:
-        with self._lock:
-            tail = self._tails[rank, stream]
-            tail.append(data[-_TAIL_BYTES:])
-            while len(tail) > 1 and sum(map(len, tail)) - len(tail[0]) >= _TAIL_BYTES:
-                tail.popleft()
-
-    def _drain(self) -> None:
-        self._selector.unregister(self._wakeup_reader)
-        os.close(self._wakeup_reader)
-        for key in list(self._selector.get_map().values()):
-            while self._read(key):
-                pass
-        for key in list(self._selector.get_map().values()):
-            os.close(key.fd)
-        self._selector.close()
+        tail = self._tails[rank, stream]
+        tail.append(data[-_TAIL_BYTES:])
+        while len(tail) > 1 and sum(map(len, tail)) - len(tail[0]) >= _TAIL_BYTES:
+            tail.popleft()

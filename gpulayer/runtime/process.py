@@ -1,6 +1,7 @@
 """The agent's side of the keeper: starts it, opens tasks in it, and hears how processes end.
 
-Thread-safe; one reader thread per keeper. What a keeper is and guarantees stands in `keeper.py`.
+Thread-safe; what the keepers say is read by one event thread. What a keeper is and guarantees stands in `keeper.py`, what
+a task sees of it in `task_processes.py`.
 """
 
 from __future__ import annotations
@@ -8,170 +9,88 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
-import selectors
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+from gpulayer import settings
 from gpulayer.errors import Interrupted
+from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.frames import FrameSocket
+from gpulayer.runtime.task_processes import ProcessExit, TaskProcesses
 
 _log = logging.getLogger(__name__)
 
-_END_SECONDS = 10.0  # a process in uninterruptible sleep outlives SIGKILL; the agent must not wait for it for ever
 _CLOSE_SECONDS = 10.0
+# With `-c` and not with `-P`, which jobs would find in their `sys.flags`: the working directory must not shadow a module,
+# and what Python has loaded by itself is noted before anything else is.
+_PROGRAM = (
+    "import sys; bare = frozenset(sys.modules); sys.path[:1 - sys.flags.safe_path] = []; import gpulayer.runtime.rank_main;"
+    " rank = frozenset(sys.modules); from gpulayer.runtime.keeper import main; main(bare, rank)"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessExit:
-    """How a process ended. One of `exit_code` and `signal` is None."""
+class _TaskKeeper:
+    """The connection to one task keeper, and the task that it serves: none while it is a spare."""
 
-    pid: int
-    exit_code: int | None
-    signal: int | None
-    peak_bytes: int | None = None
-    """The most memory it held, where the kernel says so."""
-
-
-class StartFailed(Exception):
-    """The program could not be started; the message says what and why."""
-
-
-class TaskProcesses:
-    """The processes of one task, behind a task keeper of their own.
-
-    Args:
-        connection: this end of the socket pair; the task keeper holds the other.
-        on_exit: called from the keeper's reader thread for every process that ends as a child of the task keeper.
-        on_lost: called from there when the task keeper is gone, expected or not; everything of the task is gone with it.
-    """
-
-    def __init__(self, connection: FrameSocket, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None]) -> None:
+    def __init__(self, connection: FrameSocket) -> None:
         self.connection = connection
-        self._on_exit = on_exit
-        self._on_lost = on_lost
-        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._lost = threading.Event()
-        self._ending = False  # the task keeper kills what it has; `on_lost` follows when it is done
-
-    def start_process(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        stdout: int,
-        stderr: int,
-        umask: int = 0o077,
-        limits: Mapping[str, tuple[int, int]] | None = None,
-    ) -> int:
-        """Start a process in a session of its own and return its id; stdin is empty.
-
-        Args:
-            argv: the command, looked up in the PATH of `env`.
-            cwd: its working directory.
-            env: its whole environment.
-            stdout: an open file, duplicated into it.
-            stderr: the same.
-            umask: 0o077 keeps what a job writes from other users of the machine.
-            limits: resource limits by name (`RLIMIT_CORE`), as (soft, hard).
-
-        Raises:
-            StartFailed: naming what failed and why.
-            Interrupted: the keeper is gone.
-        """
-        message = {"op": "start", "argv": list(argv), "cwd": cwd, "env": dict(env), "umask": umask, "limits": dict(limits or {})}
-        answer = self._ask(message, (stdout, stderr))
-        if answer["event"] == "start_failed":
-            raise StartFailed(f"{answer['at']}: {os.strerror(answer['errno'])}")
-        return int(answer["pid"])
-
-    def signal(self, pid: int, number: int, *, group: bool = False) -> None:
-        """Send a signal to a process of this task, or to its whole process group; others are never touched."""
-        self._tell({"op": "signal", "pid": pid, "signal": int(number), "group": group})
-
-    def end(self) -> bool:
-        """Kill whatever is left of the task and wait for it; False if something could not be killed in time."""
-        try:
-            self._ask({"op": "end"}, timeout=_END_SECONDS)
-        except Interrupted:
-            return self._lost.is_set()
-        return True
-
-    def close(self) -> None:
-        """Let the task keeper go; it kills what is left."""
-        self.connection.shutdown()
-
-    def _tell(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
-        # When the keeper is gone, `on_lost` says so; nothing is left to be told.
-        with contextlib.suppress(OSError):
-            self.connection.send(message, files)
-
-    def _ask(self, message: dict[str, Any], files: Sequence[int] = (), timeout: float | None = None) -> dict[str, Any]:
-        self._tell(message, files)
-        if self._lost.is_set():
-            raise Interrupted("The keeper of this task is gone.")
-        try:
-            answer = self._answers.get(timeout=timeout)
-        except queue.Empty:
-            answer = None
-        if answer is None:
-            raise Interrupted("The keeper of this task did not answer.")
-        return answer
+        self.task: TaskProcesses | None = None
 
     def receive(self) -> bool:
-        """Handle what has arrived (reader thread); False when the task keeper is gone."""
+        """Pass on what has arrived; False when the task keeper is gone."""
         messages = self.connection.receive()
         if messages is None:
             return False
         for message, _ in messages:
-            if message["event"] == "ending":
-                self._ending = True
-            elif message["event"] == "exited":
-                if self._ending:
-                    continue
-                code = message["code"]
-                self._on_exit(
-                    ProcessExit(
-                        pid=message["pid"],
-                        exit_code=code if code >= 0 else None,
-                        signal=-code if code < 0 else None,
-                        peak_bytes=message["peak_bytes"],
-                    )
-                )
-            else:
-                self._answers.put(message)
+            if self.task is not None:
+                self.task.hear(message)
         return True
-
-    def lose(self) -> None:
-        """Note that the task keeper is gone (reader thread)."""
-        self._lost.set()
-        self._answers.put(None)
-        self.connection.close()
-        self._on_lost()
 
 
 class Keeper:
-    """A running keeper, or the next one: when it has died, opening a task starts another."""
+    """A running keeper, or the next one: when it has died, opening a task starts another.
 
-    def __init__(self, python: str) -> None:
-        self._python = python
+    Args:
+        python: the interpreter that it runs under, which must have GPUlayer.
+        spares: how many task keepers are held ready, each with a parked interpreter: as many as tasks run at once.
+        preload: modules that parked interpreters have loaded.
+    """
+
+    def __init__(self, python: str, *, spares: int = 1, preload: Sequence[str] = ()) -> None:
+        self.python = python
+        self.thread = EventThread()
+        """Reads what comes from this keeper, and whatever else its tasks have to wait for."""
+        self.environment: dict[str, str] = {}
+        """What parked interpreters were started with."""
+        self.preload_refused: str | None = None
+        """The module after whose import no process could be parked, and why; nothing is preloaded then."""
+        self._spares = spares
+        self._preload = tuple(preload)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: FrameSocket | None = None
-        self._reader: _Reader | None = None
+        self._folder: Path | None = None
+        self._has_ended = False  # the process; its task keepers may still be at work on their end
         self._closed = False
+        # Of their own, since the event thread takes it: it must not wait while a keeper is started or stopped.
+        self._changed = threading.Condition()
+        self._task_keepers: set[_TaskKeeper] = set()
+        self._idle: deque[_TaskKeeper] = deque()
+        self._sockets = 0
+        _keepers.add(self)
 
     @classmethod
-    def start(cls, python: str = sys.executable) -> Keeper:
-        """Start a keeper that runs under this interpreter, which must have GPUlayer."""
-        keeper = cls(python)
+    def start(cls, python: str = sys.executable, *, spares: int = 1, preload: Sequence[str] = ()) -> Keeper:
+        """Start a keeper; see the class for what it is told."""
+        keeper = cls(python, spares=spares, preload=preload)
         with keeper._lock:
             keeper._start()
         return keeper
@@ -183,129 +102,192 @@ class Keeper:
             return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def open_task(
-        self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None], *, folder: Path | None = None
+        self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None], *, on_returned: Callable[[int], None] = lambda _: None
     ) -> TaskProcesses:
         """Make room for one task's processes; see `TaskProcesses` for the callbacks.
 
-        Args:
-            on_exit: a process has ended.
-            on_lost: the task keeper is gone.
-            folder: removed when the task keeper ends, for the case that this process can't do it any more.
-
         Raises:
-            Interrupted: the keeper has been closed.
+            Interrupted: the keeper has been closed, or can't be started.
         """
-        message = {"op": "open_task", "folder": str(folder) if folder is not None else None}
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        task = TaskProcesses(FrameSocket(ours), on_exit, on_lost)
-        with theirs, self._lock:
-            if self._closed:
-                ours.close()
+        with self._lock:
+            task_keeper = self._take_task_keeper()
+            task = TaskProcesses(task_keeper.connection, on_exit, on_lost, on_returned, lambda: self._give_back(task_keeper))
+            with self._changed:
+                task_keeper.task = task
+                is_lost = task_keeper not in self._task_keepers
+        if is_lost:
+            task.lose()
+        return task
+
+    def new_socket_path(self) -> Path:
+        """A short path for a unix socket, in a folder that only this user enters and that goes with this object."""
+        with self._lock:
+            if self._folder is None:
                 raise Interrupted("This keeper has been closed.")
-            for _ in range(2):
-                if self._process is None or self._process.poll() is not None or self._reader is None or self._reader.ended:
-                    self._start()
-                assert self._connection is not None
-                assert self._reader is not None
-                try:
-                    self._connection.send(message, (theirs.fileno(),))
-                except OSError:
-                    self._reader.ended = True  # it died a moment ago: once more, with another
-                    continue
-                self._reader.add(task)
-                return task
-        ours.close()
-        raise Interrupted("The keeper could not be started.")
+            self._sockets += 1
+            return self._folder / f"channel-{self._sockets}"
 
     def close(self) -> None:
         """End the keeper and everything that it started, and wait until all of it is gone."""
         with self._lock:
             self._closed = True
-            if self._process is None:
+            if self._process is not None:
+                self._stop()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+        self.thread.close()
+
+    # ---- the keeper's process
+
+    def _take_task_keeper(self) -> _TaskKeeper:
+        if self._closed:
+            raise Interrupted("This keeper has been closed.")
+        for _ in range(2):
+            if self._process is None or self._has_ended or self._process.poll() is not None:
+                self._start()
+            with self._changed:
+                if self._idle:
+                    return self._idle.popleft()
+            try:
+                return self._open_task_keeper()
+            except ConnectionError:
+                self._has_ended = True  # it died a moment ago: once more, with another
+        raise Interrupted("The keeper could not be started.")
+
+    def _open_task_keeper(self) -> _TaskKeeper:
+        assert self._connection is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        task_keeper = _TaskKeeper(FrameSocket(ours))
+        with theirs:
+            try:
+                self._connection.send({"op": "open_task"}, (theirs.fileno(),))
+            except OSError:
+                ours.close()
+                raise
+        with self._changed:
+            self._task_keepers.add(task_keeper)
+        self.thread.add(task_keeper.connection, lambda: self._hear_task_keeper(task_keeper))
+        return task_keeper
+
+    def _refill(self) -> None:
+        """Hold as many spares as there should be."""
+        while not self._closed and not self._has_ended:
+            with self._changed:
+                if len(self._idle) >= self._spares:
+                    return
+            try:
+                spare = self._open_task_keeper()
+            except OSError as error:  # a task that needs one says so itself
+                _log.warning("no spare task keeper: %s", error)
                 return
-            self._stop()
+            with self._changed:
+                if spare in self._task_keepers:
+                    self._idle.append(spare)
 
     def _start(self) -> None:
         if self._process is not None:
             self._stop()
+        if self._folder is None:
+            # Under /tmp whatever TMPDIR says: a unix socket's path holds 107 bytes at most, 103 on macOS.
+            self._folder = Path(tempfile.mkdtemp(prefix="gpulayer-", dir="/tmp"))
+        environment = settings.inherited_environment()
+        environment.pop("PYTHONUNBUFFERED", None)  # a parked interpreter can be made unbuffered and not the reverse
+        self.environment = environment
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        modules = () if self.preload_refused is not None else self._preload
         with theirs:
-            # -P: the working directory must not shadow a module. A session of its own: Ctrl-C is for the agent to pass on.
+            # A session of its own: Ctrl-C is for the agent to pass on.
             self._process = subprocess.Popen(
-                [self._python, "-P", "-m", "gpulayer.runtime.keeper", str(theirs.fileno())],
+                [self.python, "-c", _PROGRAM, str(theirs.fileno()), str(os.getpid()), str(self._folder), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
+                env=environment,
             )
-        self._connection = FrameSocket(ours)
-        self._reader = _Reader(self._connection)
+        connection = FrameSocket(ours)
+        self._connection = connection
+        self._has_ended = False
+        self.thread.add(connection, lambda: self._hear_keeper(connection))
+        self._refill()
 
     def _stop(self) -> None:
         assert self._process is not None
         assert self._connection is not None
-        assert self._reader is not None
+        with self._changed:
+            self._idle.clear()
+        with contextlib.suppress(OSError):
+            self._connection.send({"op": "close"})
         self._connection.shutdown()
         try:
             self._process.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._task_keepers, _CLOSE_SECONDS)
+        self.thread.remove(self._connection)
         self._connection.close()
         self._process = None
 
+    # ---- event thread
 
-class _Reader:
-    """Reads what a keeper and its task keepers say, in one thread that ends with the last of them."""
+    def _hear_keeper(self, connection: FrameSocket) -> None:
+        messages = connection.receive()
+        for message, _ in messages or ():
+            if message["event"] == "preload_refused":
+                self.preload_refused = message["why"]
+                _log.warning("interpreters are parked without what was to be preloaded: %s", message["why"])
+        if messages is None:
+            self._has_ended = True
+            self.thread.remove(connection)
 
-    def __init__(self, keeper: FrameSocket) -> None:
-        self.ended = False
-        """The keeper is gone; its task keepers may still be at work on their end."""
-        self._keeper = keeper
-        self._finished = False
-        self._lock = threading.Lock()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(keeper, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._run, name="gpulayer-keeper", daemon=True)
-        self._thread.start()
-
-    def add(self, task: TaskProcesses) -> None:
-        # An epoll that is being waited on takes new entries; so does a kqueue.
-        with self._lock:
-            if not self._finished:
-                self._selector.register(task.connection, selectors.EVENT_READ, task)
+    def _hear_task_keeper(self, task_keeper: _TaskKeeper) -> None:
+        try:
+            if task_keeper.receive():
                 return
-        task.lose()
-
-    def join(self) -> None:
-        self._thread.join(_CLOSE_SECONDS)
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._selector.get_map():
-                    self._finished = True
-                    break
-            for key, _ in self._selector.select():
-                if not self._read(key.data):
-                    self._selector.unregister(key.fileobj)
-                    self._lose(key.data)
-        self._selector.close()
-
-    def _read(self, task: TaskProcesses | None) -> bool:
-        """False when what was to be read from is gone; None is the keeper itself."""
-        try:
-            return self._keeper.receive() is not None if task is None else task.receive()
-        except Exception:  # noqa: BLE001 - the top of this thread: one task's fault, and the others are still to be heard
-            _log.exception("what a keeper says could not be handled; its processes are given up")
-            return False
-
-    def _lose(self, task: TaskProcesses | None) -> None:
-        if task is None:
-            self.ended = True
-            return
-        try:
+        except Exception:  # noqa: BLE001 - one task's fault, and the others are still to be heard
+            _log.exception("what a task's keeper says could not be handled; its processes are given up")
+        self.thread.remove(task_keeper.connection)
+        task_keeper.connection.close()
+        with self._changed:
+            task = task_keeper.task
+            self._task_keepers.discard(task_keeper)
+            with contextlib.suppress(ValueError):
+                self._idle.remove(task_keeper)
+            self._changed.notify_all()
+        if task is not None:
             task.lose()
-        except Exception:  # noqa: BLE001 - as above
-            _log.exception("the loss of a task's keeper could not be handled")
+
+    # ---- a task's own thread
+
+    def _give_back(self, task_keeper: _TaskKeeper) -> None:
+        """A task is through: its keeper serves another if it has nothing left of this one."""
+        assert task_keeper.task is not None
+        with self._changed:
+            is_wanted = task_keeper.task.is_empty and task_keeper in self._task_keepers and len(self._idle) < self._spares
+            if is_wanted and not self._closed:
+                task_keeper.task = None
+                self._idle.append(task_keeper)
+                return
+        task_keeper.connection.shutdown()
+        with self._lock:
+            self._refill()
+
+    def forget_in_child(self) -> None:
+        """In a process that the agent's has forked: hold no end of a keeper's connections open."""
+        for connection in (self._connection, *(task_keeper.connection for task_keeper in tuple(self._task_keepers))):
+            if connection is not None:
+                connection.close()
+
+
+_keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    for keeper in _keepers:
+        keeper.forget_in_child()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

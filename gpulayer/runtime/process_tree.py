@@ -14,6 +14,7 @@ from pathlib import Path
 IS_LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_IONBF = 2
 # Loaded when this module is: looking a library up after a fork is not safe in general.
 _LIBC = ctypes.CDLL(None, use_errno=True) if IS_LINUX else None
 
@@ -26,6 +27,22 @@ def become_subreaper() -> None:
 def end_with_parent(number: signal.Signals) -> None:
     """Have the kernel send this signal here when the parent's thread that made this process ends (Linux only)."""
     _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def unbuffer_native_output() -> None:
+    """Have C's stdin, stdout and stderr pass everything on at once, as Python does under PYTHONUNBUFFERED."""
+    if _LIBC is not None:
+        for name in ("stdin", "stdout", "stderr"):
+            _LIBC.setvbuf(ctypes.c_void_p.in_dll(_LIBC, name), None, _IONBF, 0)
+
+
+def has_other_children(pid: int) -> bool:
+    """Whether this process has a child beside the given one; True where the kernel does not tell."""
+    try:
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()
+    except OSError:
+        return True
+    return any(int(child) != pid for child in children)
 
 
 def parent_of(pid: int) -> int | None:

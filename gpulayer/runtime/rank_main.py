@@ -7,7 +7,6 @@ local_rank, pid} with the pipes' reading ends, `failed` {exit_code, error}, `ret
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import faulthandler
 import importlib.machinery
@@ -15,12 +14,12 @@ import io
 import os
 import signal
 import sys
-import threading
 import traceback
 import types
 from pathlib import Path
 from typing import NoReturn
 
+from gpulayer.runtime import interpreter_end
 from gpulayer.runtime.frames import FrameSocket, connect
 from gpulayer.runtime.process_tree import end_with_parent
 
@@ -45,8 +44,7 @@ def main() -> NoReturn:
     code = _run_script(words[0], words, channel)
     if os.getpid() != own_pid:
         sys.exit(code)  # a process that the script forked and that ran on to the script's end: it ends as under Python
-    _run_exit_handlers()
-    os._exit(code)
+    _leave(code)
 
 
 def _end_with_parent() -> None:
@@ -132,25 +130,11 @@ def _run_to_end(code: types.CodeType, channel: _Channel) -> int:
     try:
         exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - the user's script, as Python runs it
     except SystemExit as exit_request:
-        exit_code = _exit_code(exit_request)
+        exit_code = interpreter_end.exit_code(exit_request)
     if exit_code == 0 and channel.is_ours:  # a forked process waits in its own exit, as Python does
-        _join_threads()
-        _join_processes()
+        interpreter_end.join_threads()
+        interpreter_end.join_processes()
     return exit_code
-
-
-def _join_threads() -> None:
-    """Wait for threads that aren't daemons and end executors, as Python does; a second time nothing happens."""
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - has no other name
-
-
-def _join_processes() -> None:
-    """Wait for processes of `multiprocessing` that aren't daemons: Python does it in an exit handler."""
-    multiprocessing = sys.modules.get("multiprocessing")  # imported by the script, if it used it: it takes a while to load
-    if multiprocessing is not None:
-        for child in multiprocessing.active_children():
-            if not child.daemon:
-                child.join()
 
 
 def _become_main(script: str, argv: list[str]) -> types.CodeType:
@@ -176,20 +160,6 @@ def _become_main(script: str, argv: list[str]) -> types.CodeType:
     sys.modules["__main__"] = module
     with io.open_code(path) as source:
         return compile(source.read(), path, "exec", dont_inherit=True)
-
-
-def _exit_code(exit_request: SystemExit) -> int:
-    """What `sys.exit(value)` means: None is 0, a number is itself, anything else is printed and means 1."""
-    value = exit_request.code
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value & 0xFF
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stdout.flush()
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        print(value, file=sys.stderr, flush=True)  # noqa: T201 - as Python does
-    return 1
 
 
 def _show(error: BaseException) -> dict[str, str]:
@@ -250,19 +220,14 @@ def _message(error: BaseException) -> str:
         return f"<no message: its __str__ raised {type(broken).__name__}>"
 
 
-def _run_exit_handlers() -> None:
-    """What Python does at its end, short of taking the interpreter apart.
-
-    Teardown with a framework's threads alive can abort a process whose work is done (seen in 3 of 50 exits after
-    `destroy_process_group()`), so the rank leaves by `os._exit`.
-    """
-    with contextlib.suppress(KeyboardInterrupt):
-        _join_threads()
-    with contextlib.suppress(KeyboardInterrupt):
-        atexit._run_exitfuncs()  # noqa: SLF001
+def _leave(code: int) -> NoReturn:
+    """What Python does at its end, short of taking the interpreter apart."""
+    interpreter_end.run_exit_handlers()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
+    interpreter_end.flush_open_files()
+    os._exit(code)
 
 
 if __name__ == "__main__":

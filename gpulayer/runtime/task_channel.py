@@ -10,9 +10,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gpulayer.runtime.channel import Channel, ChannelPeer
+from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.task_messages import Hello, PeerMessage, PublishRendezvous, ReadRendezvous, read_message
 from gpulayer.runtime.task_plan import TaskEvents
@@ -25,16 +27,20 @@ class TaskChannel:
     """A `Channel` that knows the ranks' messages.
 
     Args:
+        thread: the thread that listens.
+        path: where.
         ranks: whose pipes are taken in.
         reader: reads those pipes.
         events: knows where the nodes of the attempt meet.
-        on_message: for every other message, from the channel's thread.
+        on_message: for every other message, from that thread.
         on_close: when a peer is gone.
         on_fault: called at most once, when nobody can be heard any more.
     """
 
     def __init__(
         self,
+        thread: EventThread,
+        path: Path,
         ranks: LocalRanks,
         reader: OutputReader,
         events: TaskEvents,
@@ -47,11 +53,11 @@ class TaskChannel:
         self._reader = reader
         self._events = events
         self._on_message = on_message
-        self._channel = Channel(self._hear, on_close, on_fault)
-        self.folder, self.path = self._channel.folder, self._channel.path
+        self._channel = Channel(thread, path, self._hear, on_close, on_fault)
+        self.path = self._channel.path
 
     def close(self) -> None:
-        """Hang up on everybody and remove the folder."""
+        """Hang up on everybody and remove the socket."""
         self._channel.close()
 
     def _hear(self, peer: ChannelPeer, fields: dict[str, Any], files: list[int]) -> None:

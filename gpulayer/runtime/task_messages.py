@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from gpulayer.protocol import RankError
-from gpulayer.runtime.process import ProcessExit
+from gpulayer.runtime.task_processes import ProcessExit
 
 
 class _Spoken(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):

@@ -9,29 +9,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 import signal
 import threading
-import time
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from gpulayer.errors import Interrupted
-from gpulayer.protocol import Failure, FailureReason
+from gpulayer.protocol import Failure, FailureReason, RankOutcome
 from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.exit_reason import MemoryKills, describe_exit
 from gpulayer.runtime.output import OutputReader
-from gpulayer.runtime.process import Keeper, ProcessExit, StartFailed, TaskProcesses
+from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.rank_environment import CHANNEL
 from gpulayer.runtime.task_blame import Blame
 from gpulayer.runtime.task_channel import TaskChannel
 from gpulayer.runtime.task_failure import describe_rank_failure
+from gpulayer.runtime.task_inbox import TaskInbox
 from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, PeerMessage, Returned
 from gpulayer.runtime.task_plan import EndReason, TaskEvents, TaskPlan, TaskResult
+from gpulayer.runtime.task_processes import ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
 from gpulayer.runtime.task_signals import ask_to_end
 from gpulayer.runtime.torchrun import launcher_command
+from gpulayer.runtime.warm_start import Start, plan_start
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
 
@@ -41,7 +43,6 @@ _log = logging.getLogger(__name__)
 _UNKNOWN_END_SECONDS = 0.5
 # Node 0's launcher stays until the other nodes' ranks run: they may still be loading torch.
 _LAUNCHER_END_SECONDS = 120.0
-_RANK_MAIN = ("-m", "gpulayer.runtime.rank_main")
 
 
 class TaskProcess:
@@ -52,13 +53,13 @@ class TaskProcess:
         self._keeper = keeper
         self._events = events
         self._is_distributed = isinstance(plan.spec, DistributedJob)
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._inbox = TaskInbox()
         self._ranks = LocalRanks(plan.node * plan.local_ranks if self._is_distributed else 0, plan.local_ranks)
-        self._deadlines: dict[str, tuple[float, Callable[[], None]]] = {}
         self._blame = Blame(self._ranks, is_alone=plan.nodes == 1 and plan.local_ranks == 1)
         self._unanswered: list[ChannelPeer] = []
         self._unknown_ends: dict[int, ProcessExit] = {}
         self._root_pid: int | None = None
+        self._cold_reason: str | None = None
         self._launcher: ChannelPeer | None = None
         self._failure: Failure | None = None
         self._stop_reason: EndReason | None = None
@@ -69,10 +70,11 @@ class TaskProcess:
         self._done = threading.Event()
         self._result = TaskResult(state="failed", ranks=(), failure=self._describe_failure("start", "A fault in GPUlayer."))
         self._processes: TaskProcesses | None = None
+        self._start = self._plan_start()
 
     def start(self) -> None:
-        """Start the attempt; whatever keeps it from running is in the result."""
-        threading.Thread(target=self._run, name=f"gpulayer-task-{self._plan.task_id}", daemon=True).start()
+        """Start the attempt on a thread of its own; whatever keeps it from running is in the result."""
+        threading.Thread(target=self.run, name=f"gpulayer-task-{self._plan.task_id}", daemon=True).start()
 
     def stop(self, reason: EndReason) -> None:
         """Have the attempt ended: `kill` at once, `collateral` after a second, the others after the job's grace."""
@@ -90,12 +92,13 @@ class TaskProcess:
 
     # ---- the deciding thread
 
-    def _run(self) -> None:
+    def run(self) -> TaskResult:
+        """Run the attempt in the calling thread, in the place of `start` and `wait`."""
         try:
             with contextlib.ExitStack() as at_end:  # each step of the end is taken, whatever another raises
                 self._launch(at_end)
                 while not self._is_over:
-                    self._handle_next()
+                    self._inbox.take()()
         except Exception as error:  # noqa: BLE001 - the top of this thread
             # The attempt must end with a result whatever happens here, else its job would run for ever.
             _log.exception("task %s: a fault in its supervision", self._plan.task_id)
@@ -106,12 +109,17 @@ class TaskProcess:
             _log.exception("task %s: its result could not be told", self._plan.task_id)
         finally:
             self._done.set()
+        return self._result
 
     def _launch(self, at_end: contextlib.ExitStack) -> None:
         try:
-            self._reader = OutputReader(self._events.on_output, self._fault_handler("its output can't be taken in any more"))
+            self._reader = OutputReader(
+                self._keeper.thread, self._events.on_output, self._fault_handler("its output can't be taken in any more")
+            )
             at_end.callback(self._reader.finish)
             channel = TaskChannel(
+                self._keeper.thread,
+                self._keeper.new_socket_path(),
                 self._ranks,
                 self._reader,
                 self._events,
@@ -146,42 +154,31 @@ class TaskProcess:
             self._processes = self._keeper.open_task(
                 on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
                 on_lost=lambda: self._inbox.put(self._handle_loss),
-                folder=channel.folder,
+                on_returned=lambda pid: self._inbox.put(lambda: self._handle_through(pid)),
             )
             self._root_pid = self._processes.start_process(
-                self._command(),
+                self._start.argv,
                 cwd=str(self._plan.workspace / "source"),
                 env={**self._plan.env, CHANNEL: channel.path},
                 stdout=stdout,
                 stderr=stderr,
+                form=self._start.form,
+                executable=self._start.executable,
             )
+        self._cold_reason = self._start.cold_reason or self._processes.cold_reason
+        if self._cold_reason is not None:
+            _log.info("task %s starts as a new program: %s", self._plan.task_id, self._cold_reason)
 
     def _fault_handler(self, what: str) -> Callable[[Exception], None]:
         return lambda error: self._inbox.put(lambda: self._give_up("launcher", f"A fault on the worker, {what}: {error}"))
 
-    def _command(self) -> list[str]:
-        spec, python = self._plan.spec, self._plan.python
-        if isinstance(spec, DistributedJob):
-            return launcher_command(spec, python)
-        argv = list(spec.argv)
-        if argv[0] == "python":
-            # -P keeps modules of the working directory from standing in for ours; rank_main gives the script its own path.
-            argv[:1] = [python, "-P"] if tuple(argv[1:3]) == _RANK_MAIN else [python]
-        return argv
-
-    def _handle_next(self) -> None:
-        """Take one thing from the inbox, or do what is due."""
-        name = min(self._deadlines, key=lambda name: self._deadlines[name][0], default=None)
-        remaining = None if name is None else max(0.0, self._deadlines[name][0] - time.monotonic())
-        try:
-            handle = self._inbox.get(timeout=remaining)
-        except queue.Empty:
-            assert name is not None
-            _, handle = self._deadlines.pop(name)
-        handle()
-
-    def _set_deadline(self, name: str, seconds: float, action: Callable[[], None]) -> None:
-        self._deadlines[name] = (time.monotonic() + seconds, action)
+    def _plan_start(self) -> Start:
+        plan, keeper = self._plan, self._keeper
+        if isinstance(plan.spec, DistributedJob):
+            return Start(argv=launcher_command(plan.spec, plan.python), is_python=True)
+        return plan_start(
+            plan.spec.argv, plan.env, python=plan.python, parked_python=keeper.python, parked_env=keeper.environment, mode=plan.start
+        )
 
     def _finish(self) -> None:
         self._is_over = True
@@ -228,9 +225,17 @@ class TaskProcess:
     def _handle_returned(self, peer: ChannelPeer) -> None:
         rank = self._ranks.find_peer(peer)
         if rank is not None and not rank.failed:
-            rank.returned = True
-            # An exit handler that hangs is ended and doesn't turn success into failure.
-            self._set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._signal_rank(rank, signal.SIGKILL))
+            self._note_returned(rank)
+
+    def _handle_through(self, pid: int) -> None:
+        rank = self._ranks.find_pid(pid)
+        if rank is not None and not rank.failed and not rank.returned:
+            self._note_returned(rank)
+
+    def _note_returned(self, rank: LocalRank) -> None:
+        rank.returned = True
+        # An exit handler that hangs is ended and doesn't turn success into failure.
+        self._inbox.set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._signal_rank(rank, signal.SIGKILL))
 
     def _handle_hang_up(self, peer: ChannelPeer) -> None:
         rank = self._ranks.find_peer(peer)
@@ -242,13 +247,15 @@ class TaskProcess:
         if rank is not None:
             if rank.exit is None:
                 rank.exit = ended
-            self._deadlines.pop(f"exit of {rank.rank}", None)
+                if ended.exit_code and rank.peer is None:
+                    rank.returned = False  # a plain command: what its exit handlers make of the exit code counts
+            self._inbox.drop_deadline(f"exit of {rank.rank}")
             self._note_failed(rank)
         elif ended.pid == self._root_pid:
             self._handle_launcher_end(ended)
         elif from_launcher:
             self._unknown_ends[ended.pid] = ended
-            self._set_deadline("unknown end", _UNKNOWN_END_SECONDS, self._handle_unknown_end)
+            self._inbox.set_deadline("unknown end", _UNKNOWN_END_SECONDS, self._handle_unknown_end)
         self._look_whether_over()
 
     def _handle_unknown_end(self) -> None:
@@ -272,8 +279,8 @@ class TaskProcess:
 
     def _start_clock(self) -> None:
         limit = self._plan.spec.timeout_seconds
-        if limit is not None and "timeout" not in self._deadlines and self._stop_reason is None:
-            self._set_deadline("timeout", limit, lambda: self._stop("timeout"))
+        if limit is not None and not self._inbox.has_deadline("timeout") and self._stop_reason is None:
+            self._inbox.set_deadline("timeout", limit, lambda: self._stop("timeout"))
 
     def _note_failed(self, rank: LocalRank) -> None:
         """React to what a rank said or to its end: the first that failed is reported, its siblings are stopped."""
@@ -290,8 +297,8 @@ class TaskProcess:
             self._failure = describe_rank_failure(self._plan, guilty, self._memory_kills, self._last_lines(guilty.rank))
             self._events.on_failure(self._failure)
             self._stop("collateral")
-        elif "blame" not in self._deadlines:
-            self._set_deadline("blame", self._blame.patience_seconds, self._lose_patience)
+        elif not self._inbox.has_deadline("blame"):
+            self._inbox.set_deadline("blame", self._blame.patience_seconds, self._lose_patience)
 
     def _lose_patience(self) -> None:
         self._blame.lose_patience()
@@ -303,8 +310,8 @@ class TaskProcess:
         if self._stop_reason is not None or self._is_over or self._ranks.all_succeeded:
             return
         self._stop_reason = reason
-        self._deadlines.pop("timeout", None)
-        self._deadlines.pop("blame", None)
+        self._inbox.drop_deadline("timeout")
+        self._inbox.drop_deadline("blame")
         alive = self._ranks.alive
         for peer in self._unanswered:
             peer.send({"type": "ack"})
@@ -321,19 +328,18 @@ class TaskProcess:
         else:
             self._ask_to_end(alive)
             if reason == "collateral":
-                self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+                self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
             else:
-                self._set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
+                self._inbox.set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
 
     def _ask_to_end(self, ranks: list[LocalRank]) -> None:
-        is_python = self._is_distributed or self._command()[0] == self._plan.python
         if self._processes is not None:
-            ask_to_end(self._processes, ranks, is_collateral=self._stop_reason == "collateral", is_python=is_python)
+            ask_to_end(self._processes, ranks, is_collateral=self._stop_reason == "collateral", is_python=self._start.is_python)
 
     def _end_of_grace(self) -> None:
         for rank in self._ranks.alive:
             self._signal_rank(rank, signal.SIGTERM)
-        self._set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+        self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
 
     def _signal_rank(self, rank: LocalRank, number: signal.Signals) -> None:
         if self._processes is not None and rank.is_alive and rank.pid is not None:
@@ -346,9 +352,9 @@ class TaskProcess:
         elif self._ranks.all_succeeded:
             if self._launcher is None:
                 self._finish()
-            elif "launcher end" not in self._deadlines:
+            elif not self._inbox.has_deadline("launcher end"):
                 self._launcher.send({"type": "end"})
-                self._set_deadline("launcher end", _LAUNCHER_END_SECONDS, self._finish)
+                self._inbox.set_deadline("launcher end", _LAUNCHER_END_SECONDS, self._finish)
 
     def _give_up(self, reason: FailureReason, message: str) -> None:
         """End the attempt for a reason that is not a rank's."""
@@ -364,27 +370,27 @@ class TaskProcess:
         if self._processes is None:
             return
         try:
-            if not self._lost and not self._processes.end():
+            if not self._lost and not self._processes.is_empty and not self._processes.end():
                 _log.error("task %s: a process could not be killed (uninterruptible sleep?)", self._plan.task_id)
-            self._take_last_exits()
+            for last_exit in self._inbox.take_all():  # of what was killed, collected before the keeper said that all is gone
+                last_exit()
         finally:
             self._processes.close()
 
-    def _take_last_exits(self) -> None:
-        """The exits of what was killed at the end, collected before the keeper said that all is gone."""
-        while True:
-            try:
-                self._inbox.get_nowait()()
-            except queue.Empty:
-                return
-
     def _build_result(self) -> TaskResult:
-        outcomes = tuple(rank.outcome() for rank in self._ranks)
+        outcomes = tuple(self._with_start(rank.outcome()) for rank in self._ranks)
         failure = self._failure
         if failure is not None:
             failure = msgspec.structs.replace(failure, last_lines=self._last_lines(failure.rank))
             return TaskResult(state="failed", ranks=outcomes, failure=failure)
-        return TaskResult(state="cancelled" if self._stop_reason is not None else "succeeded", ranks=outcomes, failure=None)
+        state: Literal["cancelled", "succeeded"] = "cancelled" if self._stop_reason is not None else "succeeded"
+        return TaskResult(state=state, ranks=outcomes, failure=None)
+
+    def _with_start(self, outcome: RankOutcome) -> RankOutcome:
+        if self._is_distributed or self._root_pid is None:
+            return outcome
+        is_warm = self._start.form is not None and self._cold_reason is None
+        return msgspec.structs.replace(outcome, start="warm" if is_warm else "cold", cold_reason=self._cold_reason)
 
     def _describe_failure(self, reason: FailureReason, message: str) -> Failure:
         return Failure(reason=reason, message=message, node=self._plan.node, last_lines=self._last_lines(None))

@@ -11,7 +11,7 @@ from enum import Enum
 
 from gpulayer.protocol import RankError, RankOutcome
 from gpulayer.runtime.channel import ChannelPeer
-from gpulayer.runtime.process import ProcessExit
+from gpulayer.runtime.task_processes import ProcessExit
 
 
 class Patience(Enum):

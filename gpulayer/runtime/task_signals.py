@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
-from gpulayer.runtime.process import TaskProcesses
 from gpulayer.runtime.process_tree import catches_signal, ignores_signal
+from gpulayer.runtime.task_processes import TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank
 
 

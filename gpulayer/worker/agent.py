@@ -23,6 +23,7 @@ from gpulayer.errors import GPUlayerError, Interrupted
 from gpulayer.hardware.inventory import find_devices, find_frameworks, host_boot_id
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
+    AcquireNext,
     AcquireTask,
     AttemptRef,
     Device,
@@ -49,6 +50,9 @@ from gpulayer.worker.workspace import WorkspaceRoot
 
 LEAVE_SECONDS = 5.0
 """How long the word of leave may take; without it the lease runs out instead."""
+
+MOST_SPARES = 4
+"""How many interpreters wait, parked, for the next tasks: each is some MB, and one that is used is replaced at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -220,7 +224,16 @@ class Agent:
                 if ref not in self._seen and not self._stopping.is_set():
                     self._seen.add(ref)
                     workspace = self._workspaces.workspace(f"{ref.task_id}-{ref.attempt}")
-                    fresh.append(TaskRunner(assignment, self._place, workspace, self._task_ended))
+                    fresh.append(
+                        TaskRunner(
+                            assignment,
+                            self._place,
+                            workspace,
+                            ask_next=self._ask_next,
+                            on_orders=self._follow_answer,
+                            on_ended=self._task_ended,
+                        )
+                    )
                     self._runners[ref] = fresh[-1]
             orders_to_do = [order for order in orders.stops if order not in self._orders]
             # An order is known for as long as its attempt runs here or the control plane repeats it.
@@ -238,6 +251,18 @@ class Agent:
         if fresh and self._heartbeat is not None:
             self._heartbeat.work_changed()
         return bool(news or fresh or (orders_to_do and answered))
+
+    def _ask_next(self, ended: AttemptRef) -> AcquireNext:
+        """What the word of an attempt's end asks for besides: the next assignment, as the held acquire does."""
+        assert self._place is not None
+        with self._lock:
+            self._received.discard(ended)  # its end confirms it
+            return AcquireNext(free=0 if self._draining else self._place.slots.capacity, received=tuple(self._received))
+
+    def _follow_answer(self, request: AcquireNext, orders: WorkerOrders) -> None:
+        with self._lock:
+            self._received.difference_update(request.received)
+        self._follow(orders)
 
     def _task_ended(self, runner: TaskRunner) -> None:
         with self._lock:
@@ -314,7 +339,7 @@ class Agent:
             environment=settings.inherited_environment() if config.environment is None else config.environment,
             link=self._link,
             cache=ArtifactCache(config.work_dir / "artifacts", self._link.get_artifact),
-            keeper=Keeper.start(config.python),
+            keeper=Keeper.start(config.python, spares=min(len(devices), MOST_SPARES)),
             slots=Slots(devices),
         )
         self._heartbeat = HeartbeatLoop(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from gpulayer.protocol import WorkerId
+from gpulayer.protocol import TaskAssignment, WorkerId
 from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.rank_environment import task_environment
+from gpulayer.runtime.task_plan import TaskPlan
+from gpulayer.spec import DistributedJob
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.server_link import ServerLink
 from gpulayer.worker.slots import Slots
@@ -25,3 +29,34 @@ class TaskPlace:
     cache: ArtifactCache
     keeper: Keeper
     slots: Slots
+
+    def plan(self, task: TaskAssignment, workspace: Path) -> TaskPlan:
+        """The task as the runtime starts it, in a workspace that is ready."""
+        spec = task.spec
+        environment = task_environment(
+            self.environment,
+            job_env=spec.env,
+            job_id=task.job_id,
+            task_id=task.task_id,
+            attempt=task.attempt,
+            node=task.node,
+            nodes=task.nodes,
+            devices=task.devices,
+            accelerator=task.accelerator,
+            workspace=workspace,
+            ranks_per_node=spec.devices if isinstance(spec, DistributedJob) else 1,
+            address=self.address,
+        )
+        return TaskPlan(
+            spec=spec,
+            task_id=task.task_id,
+            attempt=task.attempt,
+            job_id=task.job_id,
+            node=task.node,
+            nodes=task.nodes,
+            devices=task.devices,
+            accelerator=task.accelerator,
+            python=self.python,
+            workspace=workspace,
+            env=environment,
+        )

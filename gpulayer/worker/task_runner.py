@@ -16,6 +16,7 @@ import msgspec
 
 from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
 from gpulayer.protocol import (
+    AcquireNext,
     AppendLogs,
     AttemptRef,
     Digest,
@@ -30,11 +31,11 @@ from gpulayer.protocol import (
     StopReason,
     Stream,
     TaskAssignment,
+    TaskFinished,
+    WorkerOrders,
 )
-from gpulayer.runtime.rank_environment import task_environment
 from gpulayer.runtime.task_plan import TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
-from gpulayer.spec import DistributedJob
 from gpulayer.worker.log_sender import REST_BYTES, LogSender
 from gpulayer.worker.meeting import Meeting
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
@@ -62,14 +63,27 @@ class TaskRunner:
         assignment: what to run.
         place: where.
         workspace: not yet created.
+        ask_next: what the word of the end is to ask for besides.
+        on_orders: told what that was answered with.
         on_ended: called from the runner's thread when nothing of the attempt is left.
     """
 
-    def __init__(self, assignment: TaskAssignment, place: TaskPlace, workspace: Workspace, on_ended: Callable[[TaskRunner], None]) -> None:
+    def __init__(
+        self,
+        assignment: TaskAssignment,
+        place: TaskPlace,
+        workspace: Workspace,
+        *,
+        ask_next: Callable[[AttemptRef], AcquireNext | None],
+        on_orders: Callable[[AcquireNext, WorkerOrders], None],
+        on_ended: Callable[[TaskRunner], None],
+    ) -> None:
         self.assignment = assignment
         self.ref = AttemptRef(task_id=assignment.task_id, attempt=assignment.attempt)
         self._place = place
         self._workspace = workspace
+        self._ask_next = ask_next
+        self._on_orders = on_orders
         self._on_ended = on_ended
         self._lock = threading.Lock()
         self._process: TaskProcess | None = None
@@ -171,14 +185,14 @@ class TaskRunner:
         try:
             self._place.slots.hold(self.assignment.devices, self.ref, wait_seconds=DEVICE_SECONDS, give_up=self._stopped)
             plan = self._prepare()
-            process = self._start_process(plan)
+            process = self._make_process(plan)
         except (_Stopped, Interrupted):
             return TaskResult(state="cancelled", ranks=(), failure=None)
         except (GPUlayerError, OSError) as error:
             if self._stopped.is_set():
                 return TaskResult(state="cancelled", ranks=(), failure=None)
             return self._not_started(str(error))
-        return process.wait()
+        return process.run()
 
     def _prepare(self) -> TaskPlan:
         self._workspace.create()
@@ -198,45 +212,14 @@ class TaskRunner:
             sha256 = file.sha256
             artifact = self._place.link.patiently(lambda sha256=sha256: self._place.cache.get(sha256), self._stopped)  # type: ignore[misc]
             self._workspace.add_input(name, file, artifact)
-        return self._plan()
+        return self._place.plan(self.assignment, self._workspace.path)
 
-    def _plan(self) -> TaskPlan:
-        task, spec = self.assignment, self.assignment.spec
-        environment = task_environment(
-            self._place.environment,
-            job_env=spec.env,
-            job_id=task.job_id,
-            task_id=task.task_id,
-            attempt=task.attempt,
-            node=task.node,
-            nodes=task.nodes,
-            devices=task.devices,
-            accelerator=task.accelerator,
-            workspace=self._workspace.path,
-            ranks_per_node=spec.devices if isinstance(spec, DistributedJob) else 1,
-            address=self._place.address,
-        )
-        return TaskPlan(
-            spec=spec,
-            task_id=task.task_id,
-            attempt=task.attempt,
-            job_id=task.job_id,
-            node=task.node,
-            nodes=task.nodes,
-            devices=task.devices,
-            accelerator=task.accelerator,
-            python=self._place.python,
-            workspace=self._workspace.path,
-            env=environment,
-        )
-
-    def _start_process(self, plan: TaskPlan) -> TaskProcess:
+    def _make_process(self, plan: TaskPlan) -> TaskProcess:
         process = TaskProcess(plan, self._place.keeper, self)
         with self._lock:
             if self._stopped.is_set():
                 raise _Stopped
             self._process = process
-        process.start()
         return process
 
     def _conclude(self, result: TaskResult) -> None:
@@ -302,10 +285,11 @@ class TaskRunner:
             outputs=outputs,
             chunks=chunks,
             since_start_seconds=since,
+            acquire=self._ask_next(self.ref),
             **self._message_fields(),
         )
         try:
-            self._place.link.patiently(lambda: self._place.link.call("finish_task", request), self._give_up)
+            answer: TaskFinished = self._place.link.patiently(lambda: self._place.link.call("finish_task", request), self._give_up)
         except (AttemptLost, Interrupted):
             raise
         except GPUlayerError as refused:
@@ -313,8 +297,10 @@ class TaskRunner:
             _log.error("task %s: its outcome was refused: %s", self.ref.task_id, refused)
             message = f"The task ended as {state}, and the control plane refused that: {refused}"
             bare = FinishTask(state="failed", failure=self._placed(Failure(reason="launcher", message=message)), **self._message_fields())
-            self._place.link.patiently(lambda: self._place.link.call("finish_task", bare), self._give_up)
+            answer = self._place.link.patiently(lambda: self._place.link.call("finish_task", bare), self._give_up)
         self._finished = True
+        if request.acquire is not None and answer.orders is not None:
+            self._on_orders(request.acquire, answer.orders)
 
     # ---- other threads
 

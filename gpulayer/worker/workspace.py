@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import stat
+import threading
 from pathlib import Path
 from typing import IO
 
@@ -15,19 +16,28 @@ from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import InputFile
 
 _LOCK_NAME = "lock"
+_SPARES = 8
 _log = logging.getLogger(__name__)
 
 
 class Workspace:
-    """One attempt's folder, for its user alone (0700)."""
+    """One attempt's folder, for its user alone (0700).
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: where it lies once created.
+        spares: gives and takes workspaces in which nothing lies.
+    """
+
+    def __init__(self, path: Path, spares: SpareWorkspaces | None = None) -> None:
         self.path = path
+        self._spares = spares
         self.source = path / "source"
         self.inputs = path / "inputs"
         self.output = path / "output"
 
     def create(self) -> None:
+        if self._spares is not None and self._spares.take(self.path):
+            return
         self.path.mkdir(mode=0o700, parents=True)
         for folder in (self.source, self.inputs, self.output):
             folder.mkdir(mode=0o700)
@@ -53,8 +63,9 @@ class Workspace:
             self._link(file.link, target)
 
     def remove(self) -> None:
-        """Delete everything, folders that the job made read-only included."""
-        remove_tree(self.path)
+        """Delete everything, folders that the job made read-only included; an empty workspace is kept for the next attempt."""
+        if self._spares is None or not self._spares.keep(self):
+            remove_tree(self.path)
 
     def _link(self, link: str, target: Path) -> None:
         parts = Path(link).parts
@@ -70,6 +81,56 @@ class Workspace:
         at.symlink_to(os.path.relpath(target, at.parent.resolve()))
 
 
+class SpareWorkspaces:
+    """Empty workspaces that are used again: making and removing four folders costs more than the rest of a short job's place.
+
+    Thread-safe.
+
+    Args:
+        folder: where they lie.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._spares: list[Path] = []
+        self._count = 0
+
+    def take(self, path: Path) -> bool:
+        """Let a spare one become the workspace at `path`; False when there is none."""
+        with self._lock:
+            spare = self._spares.pop() if self._spares else None
+        if spare is None:
+            return False
+        spare.rename(path)
+        return True
+
+    def keep(self, workspace: Workspace) -> bool:
+        """Keep a workspace whose attempt is over; False when it is not as a fresh one is, or enough are kept."""
+        folders = (workspace.source, workspace.inputs, workspace.output)
+        try:
+            if set(workspace.path.iterdir()) != set(folders) or not all(_is_fresh(folder) for folder in (workspace.path, *folders)):
+                return False
+            if any(any(folder.iterdir()) for folder in folders):
+                return False
+        except OSError:
+            return False  # the job has changed it in some way: it is removed
+        with self._lock:
+            if len(self._spares) >= _SPARES:
+                return False
+            self._count += 1
+            spare = self._folder / f"spare-{self._count}"
+        workspace.path.rename(spare)
+        with self._lock:
+            self._spares.append(spare)
+        return True
+
+
+def _is_fresh(folder: Path) -> bool:
+    """A folder, not a link to one, with the rights that it was made with."""
+    return folder.lstat().st_mode == stat.S_IFDIR | stat.S_IRWXU
+
+
 class WorkspaceRoot:
     """Where one agent's workspaces lie. Those of agents that died are removed by the next one that starts.
 
@@ -82,10 +143,11 @@ class WorkspaceRoot:
         self.path = folder / name
         self.path.mkdir(mode=0o700, parents=True)
         self._lock = _own_folder(self.path)
+        self._spares = SpareWorkspaces(self.path)
         _remove_abandoned(folder)
 
     def workspace(self, name: str) -> Workspace:
-        return Workspace(self.path / name)
+        return Workspace(self.path / name, self._spares)
 
     def close(self) -> None:
         remove_tree(self.path)

@@ -39,6 +39,8 @@ class ControlPlaneHost:
         self.held_calls = HeldCalls(limits)
         self.local_workers: ServerLocalWorkers | None = None
         self.connection_file: ConnectionFile | None = None
+        self.allowed_hosts: set[str] = set()
+        """`Host` headers that Jupyter has found right; what it finds of one doesn't change while it runs."""
         self._log = log
         self._control_plane: ControlPlane | None = None
         self._opening: asyncio.Task[None] | None = None

@@ -1,8 +1,8 @@
 """Who is calling: the base of every handler, and the decorator of every verb (docs: Security).
 
-A bearer token of GPUlayer is checked before Jupyter's own `prepare`, because Jupyter checks XSRF there; only where the token
-is valid is that check passed over. Everything else (cookies, Jupyter's tokens, Host, Origin) goes Jupyter's way unchanged.
-Errors are encoded here and nowhere else.
+A bearer token of GPUlayer is checked before Jupyter's own `prepare`. Where it is valid, Jupyter's identity provider is not asked
+for another user and XSRF is not checked; Host and Origin are, by Jupyter's own rules. Every other request (cookies, Jupyter's
+tokens) goes Jupyter's way unchanged. Errors are encoded here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.base.call_context import CallContext
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
@@ -32,12 +33,14 @@ from gpulayer.errors import (
     TooLarge,
     encode_error,
 )
+from gpulayer_server import access_log
 from gpulayer_server.hosting import ControlPlaneHost
 
 Verb = Callable[..., Coroutine[Any, Any, None]]
 
 _BEARER = re.compile(r"bearer\s+(\S+)\s*", re.IGNORECASE)
 _RETRY_SECONDS = 1
+_HOSTS_REMEMBERED = 64
 _JUPYTER_ERRORS: dict[int, type[GPUlayerError]] = {
     400: InvalidSpec,
     401: NotAuthenticated,
@@ -71,8 +74,8 @@ class GPUlayerHandler(APIHandler):
         if bearer is not None:
             self._token_caller = await control_plane.authenticate(bearer[1])
             if self._token_caller is not None:
-                # Not Jupyter's business: a hub's identity provider would ask the hub about it on every poll.
-                del self.request.headers["Authorization"]
+                self._prepare_for_token()
+                return
         try:
             await super().prepare()
         except HTTPError as error:
@@ -80,16 +83,42 @@ class GPUlayerHandler(APIHandler):
                 raise _not_authenticated() from error
             raise
 
+    def _prepare_for_token(self) -> None:
+        """What Jupyter's `prepare` does, without the user: a token of ours is its own authority.
+
+        A hub's identity provider would ask the hub about it on every poll. XSRF needs a credential that a browser adds by
+        itself, and a bearer token is none. Jupyter's `CallContext` is left alone: see `forget_in_context`.
+        """
+        self.current_user = self._jupyter_current_user = None
+        if not self.check_host():
+            raise HTTPError(403)
+        if "Origin" in self.request.headers or "Sec-Websocket-Origin" in self.request.headers:
+            self.set_cors_headers()
+            if not self.check_origin():
+                raise HTTPError(404)
+
+    @staticmethod
+    def forget_in_context() -> None:
+        """Take the handler out of Jupyter's `CallContext`, before a wait.
+
+        Every timer keeps the context that it was made in, also after it was cancelled, until asyncio tidies its heap: through
+        it a call that has ended would keep its handler, request and connection for an hour.
+        """
+        CallContext.set(CallContext.JUPYTER_HANDLER, None)
+
     def _is_anonymous(self) -> bool:
         return getattr(self, "_jupyter_current_user", None) is None  # `current_user` raises where Jupyter did not come to ask
 
     def check_host(self) -> bool:
-        self._is_host_allowed = bool(super().check_host())
+        allowed = self.host.allowed_hosts
+        self._is_host_allowed = self.request.host in allowed or bool(super().check_host())
+        if self._is_host_allowed and len(allowed) < _HOSTS_REMEMBERED:
+            allowed.add(self.request.host)
         return self._is_host_allowed
 
-    def check_xsrf_cookie(self) -> None:
-        if self._token_caller is None:
-            super().check_xsrf_cookie()
+    def compute_etag(self) -> str | None:
+        """None: no caller asks with `If-None-Match`, and a digest of every answer is dear."""
+        return None
 
     async def authenticate(self, action: Action, roles: frozenset[Role]) -> Caller:
         """The caller: the token's, or Jupyter's user where Jupyter's authoriser allows the action.
@@ -115,6 +144,12 @@ class GPUlayerHandler(APIHandler):
                 fix=f"It takes one of a {' or '.join(sorted(role.value for role in roles))}.",
             )
         return caller
+
+    def _log(self) -> None:
+        if access_log.is_left_out(self):
+            access_log.count_request(self)
+        else:
+            super()._log()
 
     def log_exception(self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         if isinstance(value, GPUlayerError):

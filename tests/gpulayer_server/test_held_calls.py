@@ -1,6 +1,7 @@
 """Held calls end with their client and with the server, and are bounded for each identity."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulayer_server.identity import GPUlayerHandler
 from support.hosted import Hosted, leave
+from tornado.http1connection import HTTP1Connection
 
 from gpulayer.errors import TooManyCalls, decode_error
 
@@ -24,6 +27,33 @@ async def test_a_call_whose_client_goes_away_ends_at_once(hosted: Hosted) -> Non
     assert time.monotonic() - left_at < 0.5
     assert len(hosted.host.held_calls) == 0
     assert not hosted.host.held_calls._held
+
+
+@pytest.mark.parametrize("of_jupyter", [False, True], ids=["our token", "Jupyter's token"])
+async def test_a_call_whose_client_goes_away_leaves_nothing_in_memory(hosted: Hosted, of_jupyter: bool) -> None:
+    """Without waiting for the collector: timers that were cancelled stay with asyncio, and keep the context of the call."""
+    after = await hosted.last_event()
+    token = hosted.jupyter_token if of_jupyter else None
+    gc.collect()
+    gc.disable()
+    try:
+        held = [await hosted.hold(f"events?after={after}&wait=30", token) for _ in range(5)]
+        assert len(_alive(GPUlayerHandler)) == 5
+        tasks = [task for _, _, task in held]
+        while held:
+            await leave(held.pop()[0])
+        await asyncio.wait(tasks, timeout=5)
+        tasks.clear()
+        async with asyncio.timeout(5):
+            while _alive(GPUlayerHandler) or _alive(HTTP1Connection):
+                await asyncio.sleep(0.005)
+    finally:
+        gc.enable()
+
+
+def _alive(kind: type[Any]) -> list[Any]:
+    # By type(): some modules' objects do things when they are asked for their __class__.
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
 
 
 async def test_an_assignment_that_could_not_be_delivered_goes_to_the_next_call(hosted: Hosted) -> None:

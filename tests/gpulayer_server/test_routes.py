@@ -83,6 +83,10 @@ async def test_who_gets_in(hosted: Hosted) -> None:
         "cookie": ({"Cookie": cookie}, Role.CLIENT),
         "cookie and XSRF": (with_xsrf, Role.CLIENT),
         "cookie, XSRF, foreign Origin": ({**with_xsrf, "Origin": "http://evil.example"}, Role.CLIENT),
+        "client token, foreign Origin": (
+            {"Authorization": f"Bearer {hosted.client_token}", "Origin": "http://evil.example"},
+            Role.CLIENT,
+        ),
         "client token, foreign Host": ({"Authorization": f"Bearer {hosted.client_token}", "Host": "evil.example"}, Role.CLIENT),
         "Jupyter token, foreign Host": ({**jupyter, "Host": "evil.example"}, Role.CLIENT),
     }

@@ -43,6 +43,7 @@ class RunningServer:
     root_dir: Path
     extra: tuple[str, ...]
     env: dict[str, str]
+    module: tuple[str, ...] = ("jupyter_server",)
     token: str = field(default_factory=lambda: secrets.token_hex(24))
     process: subprocess.Popen[bytes] | None = None
     connection: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class RunningServer:
             **self.env,
         }
         argv = [
-            *(sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser"),
+            *(sys.executable, "-m", *self.module, "--allow-root", "--no-browser"),
             *("--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.base_url={self.base_url}"),
             *(f"--ServerApp.root_dir={self.root_dir}", *self.extra),
         ]
@@ -182,6 +183,7 @@ def running_server(
     lab: bool = False,
     root_dir: Path | None = None,
     env: dict[str, str] | None = None,
+    module: Sequence[str] = ("jupyter_server",),
 ) -> Iterator[RunningServer]:
     """A Jupyter server with the extension on, on a free loopback port, with its own Jupyter folders beside `home`.
 
@@ -192,6 +194,7 @@ def running_server(
         lab: with JupyterLab's extensions.
         root_dir: where its notebooks lie; a folder beside `home` by default.
         env: further environment variables.
+        module: what `python -m` runs, with its first arguments; it ends in Jupyter Server's own start.
     """
     state_dir = home.parent / f"{home.name}-server"
     server = RunningServer(
@@ -201,6 +204,7 @@ def running_server(
         root_dir=root_dir or state_dir / "root",
         extra=(*(() if lab else (_WITHOUT_LAB,)), *extra),
         env=env or {},
+        module=tuple(module),
     )
     try:
         server.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from gpulayer.control.scheduler.view import AUTO, KINDS_BEST_FIRST, JobView, View, WorkerView
 
@@ -36,7 +37,8 @@ def groups(workers: Sequence[WorkerView], job: JobView) -> list[tuple[WorkerView
 
 def could_hold(group: Iterable[WorkerView], job: JobView, kind: str) -> bool:
     """Whether the job would fit if everything on these workers were free."""
-    return sum(len(worker.of_kind(kind)) >= job.devices for worker in group) >= job.nodes
+    large_enough = (worker for worker in group if len(worker.of_kind(kind)) >= job.devices)
+    return next(islice(large_enough, job.nodes - 1, None), None) is not None
 
 
 def chosen_kind(workers: Sequence[WorkerView], job: JobView) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 
 from gpulayer.control.scheduler.view import WorkerView
 
 
-def best_first(workers: Iterable[WorkerView], kind: str) -> list[WorkerView]:
-    """The tightest fit first, so that large groups stay whole; then CPU work away from machines with accelerators."""
-    return sorted(workers, key=lambda worker: (len(worker.free(kind)), len(worker.devices), worker.name, worker.id))
+def best_of(workers: Iterable[WorkerView], kind: str, count: int) -> list[WorkerView]:
+    """The best so many: the tightest fit first, so that large groups stay whole; then CPU work away from machines with accelerators."""
+    return heapq.nsmallest(count, workers, key=lambda worker: (len(worker.free(kind)), len(worker.devices), worker.name, worker.id))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 AUTO = "auto"
 KINDS_BEST_FIRST = ("cuda", "rocm", "mps", "cpu")
@@ -17,7 +19,7 @@ class DeviceView:
     index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what is derived from the devices is kept, as every decision asks for it again
 class WorkerView:
     """One live worker.
 
@@ -39,13 +41,26 @@ class WorkerView:
     provides: frozenset[str] = frozenset()
     draining: bool = False
 
+    @property
+    def has_room(self) -> bool:
+        """Whether any of its devices is free."""
+        return len(self.held) < len(self.devices)
+
     def of_kind(self, kind: str) -> tuple[DeviceView, ...]:
-        return tuple(device for device in self.devices if device.accelerator == kind)
+        return self._by_kind.get(kind, ())
 
     def free(self, kind: str) -> tuple[DeviceView, ...]:
         """Free devices of a kind, in the order in which they are given out."""
-        free = [device for device in self.of_kind(kind) if device.id not in self.held]
-        return tuple(sorted(free, key=lambda device: (device.index, device.id)))
+        return self._free_by_kind.get(kind, ())
+
+    @cached_property
+    def _by_kind(self) -> dict[str, tuple[DeviceView, ...]]:
+        return _by_kind(self.devices)
+
+    @cached_property
+    def _free_by_kind(self) -> dict[str, tuple[DeviceView, ...]]:
+        free = [device for device in self.devices if device.id not in self.held]
+        return _by_kind(sorted(free, key=lambda device: (device.index, device.id)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +86,11 @@ class View:
     workers: tuple[WorkerView, ...]
     jobs: tuple[JobView, ...] = ()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether any device of any worker is free."""
+        return any(worker.has_room for worker in self.workers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlacement:
@@ -87,3 +107,10 @@ class Placement:
     job_id: str
     accelerator: str
     nodes: tuple[NodePlacement, ...]
+
+
+def _by_kind(devices: Iterable[DeviceView]) -> dict[str, tuple[DeviceView, ...]]:
+    found: dict[str, list[DeviceView]] = {}
+    for device in devices:
+        found.setdefault(device.accelerator, []).append(device)
+    return {kind: tuple(those) for kind, those in found.items()}

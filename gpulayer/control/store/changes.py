@@ -1,13 +1,18 @@
 """The append-only table of changes: what woke whom, in order; also the event stream. Its newest rows are kept.
 
-A change is written in the transaction that makes it true. The writer collects the topics of its own commits from here and
-sees those of other processes through `ForeignChanges`.
+A change is written in the transaction that makes it true: what a write emits is stored, each topic once, when the write has
+run. The writer wakes the topics of its own commits and sees those of other processes through `ForeignChanges`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from collections.abc import Iterable, Sequence
+from functools import cache
 
+from sqlalchemy import func, select
+from sqlalchemy.dialects import sqlite
+
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.tables import changes
 from gpulayer.protocol import Event
 
@@ -16,30 +21,51 @@ KEPT_ROWS = 100_000
 PRUNE_EVERY = 1000
 """One delete of this many rows by their key takes about a millisecond."""
 
-_EMITTED = "gpulayer.emitted"
+_ROWS_AT_ONCE = 500  # SQLite before 3.32 takes 999 values in a statement
 
 
-def emit(connection: Connection, *topics: str) -> None:
-    """Record that these topics changed; who watches them is woken after the commit."""
-    emitted = emitted_in(connection)
+def emit(connection: StoreConnection, *topics: str) -> None:
+    """These topics changed; who watches them is woken after the commit."""
     for topic in topics:
-        result = connection.execute(changes.insert().values(topic=topic))
-        change_id = int(result.lastrowid)
-        emitted.append((change_id, topic))
-        if change_id % PRUNE_EVERY == 0:  # each id is drawn once, so of all processes of the home one prunes
-            connection.execute(changes.delete().where(changes.c.id <= change_id - KEPT_ROWS))
+        connection.emitted[topic] = True
 
 
-def emitted_in(connection: Connection) -> list[tuple[int, str]]:
-    """Ids and topics that were emitted on this connection and not yet taken by the writer."""
-    emitted: list[tuple[int, str]] = connection.info.setdefault(_EMITTED, [])
-    return emitted
+def carry(connection: StoreConnection, topic: str) -> None:
+    """The answer of the present write carries what it changed about this topic: nobody need be woken for it."""
+    if topic in connection.emitted:
+        connection.emitted[topic] = False
 
 
-def read_after(connection: Connection, after: int, *, limit: int) -> tuple[Event, ...]:
+def append(connection: StoreConnection, topics: Sequence[str]) -> range:
+    """Store that these topics changed, and return the ids that they got."""
+    if not topics:
+        return range(0)
+    last = 0
+    for start in range(0, len(topics), _ROWS_AT_ONCE):
+        some = topics[start : start + _ROWS_AT_ONCE]
+        # Rows of one transaction get ids without gaps, so the last one tells them all.
+        last = int(connection.driver.execute(_insert(len(some)), some).lastrowid or 0)
+    ids = range(last - len(topics) + 1, last + 1)
+    newest_multiple = last - last % PRUNE_EVERY
+    if newest_multiple in ids:  # each id is drawn once, so of all processes of the home one prunes
+        connection.execute(changes.delete().where(changes.c.id <= newest_multiple - KEPT_ROWS))
+    return ids
+
+
+def read_after(connection: StoreConnection, after: int, *, limit: int) -> tuple[Event, ...]:
     """The changes after an id, oldest first; of those that are kept (`KEPT_ROWS`)."""
     rows = connection.execute(select(changes.c.id, changes.c.topic).where(changes.c.id > after).order_by(changes.c.id).limit(limit))
     return tuple(Event(id=row.id, topic=row.topic) for row in rows)
+
+
+def data_version(connection: StoreConnection) -> int:
+    """A number that moves on the writer's connection for commits of others only."""
+    return int(connection.driver.execute("PRAGMA data_version").fetchone()[0])
+
+
+@cache
+def _insert(count: int) -> str:
+    return str(changes.insert().values([{"topic": ""}] * count).compile(dialect=sqlite.dialect()))
 
 
 class ForeignChanges:
@@ -49,19 +75,19 @@ class ForeignChanges:
     as well. So one cheap question tells that there is nothing to read.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: StoreConnection) -> None:
         self._connection = connection
-        self._version = self._read_version()
+        self._version = data_version(connection)
         self._last_id = int(connection.execute(select(func.max(changes.c.id))).scalar() or 0)
         self._own: set[int] = set()
 
-    def note_own(self, ids: list[int]) -> None:
+    def note_own(self, ids: Iterable[int]) -> None:
         """These were committed here, and their topics are woken already."""
         self._own.update(ids)
 
     def topics(self) -> list[str]:
         """Topics changed by others since the last call."""
-        version = self._read_version()
+        version = data_version(self._connection)
         if version == self._version:
             # Nothing foreign lies between our own ids.
             self._last_id = max(self._own, default=self._last_id)
@@ -76,6 +102,3 @@ class ForeignChanges:
         topics = [row.topic for row in rows if row.id not in self._own]
         self._own.clear()
         return list(dict.fromkeys(topics))
-
-    def _read_version(self) -> int:
-        return int(self._connection.exec_driver_sql("PRAGMA data_version").scalar_one())

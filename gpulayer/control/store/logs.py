@@ -6,16 +6,19 @@ Every function runs inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from gpulayer.control.store import changes
-from gpulayer.control.store.attempts import AttemptRow
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.jobs import job_row
+from gpulayer.control.store.rows import AttemptRow
+from gpulayer.control.store.statements import Query, Statement
 from gpulayer.control.store.tables import jobs, logs
 from gpulayer.errors import InvalidSpec, TooLarge
-from gpulayer.protocol import JobId, LogChunk, LogPage
+from gpulayer.protocol import JobId, LogChunk, LogPage, Stream
 from gpulayer.settings import LOG_CHUNK_BYTES
 from gpulayer.states import JobState
 
@@ -25,57 +28,84 @@ PAGE_ROWS = 1000
 """Bounds a page of very short chunks, which hardly count by their bytes."""
 
 
+class _LogRow(NamedTuple):
+    job_id: str
+    sequence: int
+    node: int
+    attempt: int
+    rank: int
+    stream: Stream
+    offset: int
+    first_line: int
+    time: float
+    data: bytes
+
+
+_page = (
+    select(logs)
+    .where(logs.c.job_id == bindparam("job_id"), logs.c.sequence > bindparam("after"))
+    .order_by(logs.c.sequence)
+    .limit(PAGE_ROWS + 1)
+)
+_PAGE = Query(_page, _LogRow._make)
+_PAGE_OF_RANK = Query(_page.where(logs.c.rank == bindparam("of_rank")), _LogRow._make)
+_SEQUENCE = Query(select(jobs.c.log_sequence).where(jobs.c.id == bindparam("job_id")), lambda row: int(next(iter(row))))
+_KEEP_SEQUENCE = Statement(jobs.update().where(jobs.c.id == bindparam("job_id")).values(log_sequence=bindparam("newest")))
+_INSERT = Statement(
+    sqlite_insert(logs)
+    .values({column.name: bindparam(column.name) for column in logs.c})
+    .on_conflict_do_nothing(index_elements=["job_id", "attempt", "node", "rank", "stream", "offset"])
+)
+
+
 def logs_topic(job_id: JobId) -> str:
     """More output of this job, or the end of it."""
     return f"logs/{job_id}"
 
 
-def append(connection: Connection, row: AttemptRow, chunks: Sequence[LogChunk]) -> None:
+def append(connection: StoreConnection, row: AttemptRow, chunks: Sequence[LogChunk]) -> None:
     """Store the chunks of a live attempt that are not stored yet, in the order given.
 
     Raises:
         TooLarge: a chunk over the limit.
         InvalidSpec: a chunk of another attempt or node.
     """
-    first = sequence = int(connection.execute(select(jobs.c.log_sequence).where(jobs.c.id == row.job_id)).scalar_one())
+    first = sequence = _SEQUENCE.first(connection, job_id=row.job_id) or 0
     for chunk in chunks:
         _check(row, chunk)
-        result = connection.execute(
-            sqlite_insert(logs)
-            .values(
-                job_id=row.job_id,
-                sequence=sequence + 1,
-                node=row.node,
-                attempt=row.attempt,
-                rank=NO_RANK if chunk.rank is None else chunk.rank,
-                stream=chunk.stream,
-                offset=chunk.offset,
-                first_line=chunk.first_line,
-                time=chunk.time,
-                data=chunk.data,
-            )
-            .on_conflict_do_nothing(index_elements=["job_id", "attempt", "node", "rank", "stream", "offset"])
+        sequence += _INSERT.run(
+            connection,
+            job_id=row.job_id,
+            sequence=sequence + 1,
+            node=row.node,
+            attempt=row.attempt,
+            rank=NO_RANK if chunk.rank is None else chunk.rank,
+            stream=chunk.stream,
+            offset=chunk.offset,
+            first_line=chunk.first_line,
+            time=chunk.time,
+            data=chunk.data,
         )
-        sequence += result.rowcount
     if sequence != first:
-        connection.execute(jobs.update().where(jobs.c.id == row.job_id).values(log_sequence=sequence))
+        _KEEP_SEQUENCE.run(connection, job_id=row.job_id, newest=sequence)
         changes.emit(connection, logs_topic(row.job_id))
 
 
-def read_page(connection: Connection, job_id: JobId, *, rank: int | None, after: int, limit_bytes: int) -> LogPage:
+def read_page(connection: StoreConnection, job_id: JobId, *, rank: int | None, after: int, limit_bytes: int) -> LogPage:
     """Chunks behind a cursor, oldest first; at least one, where there is one, whatever the limit.
 
     Raises:
         UnknownJob: there is none with this id.
     """
     job = job_row(connection, job_id)
-    query = select(logs).where(logs.c.job_id == job_id, logs.c.sequence > after).order_by(logs.c.sequence).limit(PAGE_ROWS + 1)
-    if rank is not None:
-        query = query.where(logs.c.rank == rank)
+    if rank is None:
+        found = _PAGE.each(connection, job_id=job_id, after=after)
+    else:
+        found = _PAGE_OF_RANK.each(connection, job_id=job_id, after=after, of_rank=rank)
     chunks: list[LogChunk] = []
     size_bytes = 0
     more = False
-    for row in connection.execute(query):
+    for row in found:
         if chunks and (size_bytes + len(row.data) > limit_bytes or len(chunks) == PAGE_ROWS):
             more = True
             break

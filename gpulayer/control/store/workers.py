@@ -6,25 +6,28 @@ Every function runs inside the caller's transaction.
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from gpulayer.control.store import changes
-from gpulayer.control.store.attempts import worker_topic
+from gpulayer.control.store import changes, rows
+from gpulayer.control.store.attempts import decode_devices, worker_topic
+from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.memory import memory_of, memory_to_follow
+from gpulayer.control.store.rows import WorkerRow
+from gpulayer.control.store.statements import Statement
 from gpulayer.control.store.tables import home, largest_groups, workers
 from gpulayer.errors import AttemptLost, UnknownWorker
 from gpulayer.protocol import Device, WorkerId
 from gpulayer.settings import IDLE_LEASE_SECONDS
 
-WorkerRow = Row[Any]
-
 WORKERS_TOPIC = "workers"
 ALIVE: Final = "alive"
 DRAINING: Final = "draining"
-GONE: Final = "gone"
+GONE: Final = rows.GONE
 LEFT = ""
 """The boot of a worker that took its leave: no boot that speaks is this one."""
 
@@ -42,7 +45,11 @@ class LargestGroup(NamedTuple):
         return f"{self.workers} {'worker' if self.workers == 1 else 'workers'} with {self.devices} × {kind}"
 
 
-_devices_decoder = msgspec.json.Decoder(tuple[Device, ...])
+_RENEW = Statement(
+    workers.update()
+    .where(workers.c.id == bindparam("worker_id"), workers.c.boot == bindparam("of_boot"))
+    .values(renewals=workers.c.renewals + 1, last_seen_at=bindparam("now"), state=bindparam("to_state"))
+)
 _frameworks_decoder = msgspec.json.Decoder(dict[str, str])
 
 
@@ -51,12 +58,14 @@ def new_worker_id() -> WorkerId:
     return WorkerId("w" + secrets.token_hex(6))
 
 
-def find_worker(connection: Connection, worker_id: WorkerId) -> WorkerRow | None:
+def find_worker(connection: StoreConnection, worker_id: WorkerId) -> WorkerRow | None:
     """The stored worker, if it ever registered."""
-    return connection.execute(select(workers).where(workers.c.id == worker_id)).one_or_none()
+    memory = memory_of(connection)
+    remembered = None if memory is None else memory.workers.get(worker_id)
+    return remembered or rows.WORKER.first(connection, worker_id=worker_id)
 
 
-def worker_row(connection: Connection, worker_id: WorkerId) -> WorkerRow:
+def worker_row(connection: StoreConnection, worker_id: WorkerId) -> WorkerRow:
     """The stored worker.
 
     Raises:
@@ -68,20 +77,20 @@ def worker_row(connection: Connection, worker_id: WorkerId) -> WorkerRow:
     return row
 
 
-def all_workers(connection: Connection, *, include_gone: bool = False) -> list[WorkerRow]:
+def all_workers(connection: StoreConnection, *, include_gone: bool = False) -> list[WorkerRow]:
     """Workers in the order of their registration."""
-    query = select(workers).order_by(workers.c.registered_at, workers.c.id)
-    return list(connection.execute(query if include_gone else query.where(workers.c.state != GONE)))
+    return (rows.WORKERS if include_gone else rows.PRESENT_WORKERS).all(connection)
 
 
-def put_worker(connection: Connection, worker_id: WorkerId, **values: Any) -> None:
+def put_worker(connection: StoreConnection, worker_id: WorkerId, **values: Any) -> None:
     """Store a worker, anew or over its earlier registration."""
     insert = sqlite_insert(workers).values(id=worker_id, renewals=1, **values)
     connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_={**values, "renewals": workers.c.renewals + 1}))
+    _follow(connection, worker_id)
     changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
 
 
-def renew(connection: Connection, now: float, *, worker_id: WorkerId, boot: str) -> bool:
+def renew(connection: StoreConnection, now: float, *, worker_id: WorkerId, boot: str) -> bool:
     """Count a word from this boot of the worker; True when it had counted as gone or silent, and can take work again.
 
     Raises:
@@ -91,11 +100,10 @@ def renew(connection: Connection, now: float, *, worker_id: WorkerId, boot: str)
     row = worker_row(connection, worker_id)
     check_boot(row, boot)
     was_away = row.state == GONE or is_silent(row, now)
-    connection.execute(
-        workers.update()
-        .where(workers.c.id == worker_id, workers.c.boot == boot)
-        .values(renewals=workers.c.renewals + 1, last_seen_at=now, state=ALIVE if row.state == GONE else row.state)
-    )
+    state = ALIVE if row.state == GONE else row.state
+    _RENEW.run(connection, worker_id=worker_id, of_boot=boot, now=now, to_state=state)
+    if (memory := memory_to_follow(connection)) is not None:
+        memory.hear_worker(row._replace(renewals=row.renewals + 1, last_seen_at=now, state=state))
     if was_away:
         changes.emit(connection, WORKERS_TOPIC)
     return was_away
@@ -112,9 +120,10 @@ def check_boot(row: WorkerRow, boot: str) -> None:
         )
 
 
-def set_state(connection: Connection, worker_id: WorkerId, state: str, **values: Any) -> None:
+def set_state(connection: StoreConnection, worker_id: WorkerId, state: str, **values: Any) -> None:
     """Change a worker's state, and wake what it holds open."""
     connection.execute(workers.update().where(workers.c.id == worker_id).values(state=state, **values))
+    _follow(connection, worker_id)
     changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
 
 
@@ -126,7 +135,7 @@ def is_silent(row: WorkerRow, now: float) -> bool:
     return bool(now - row.last_seen_at > IDLE_LEASE_SECONDS)
 
 
-def note_largest_groups(connection: Connection, now: float) -> None:
+def note_largest_groups(connection: StoreConnection, now: float) -> None:
     """Remember how many workers are alive at once with at least so many devices of a kind.
 
     Simulated devices are counted apart: what was once simulated here is no reason to wait for the real thing.
@@ -151,7 +160,7 @@ def note_largest_groups(connection: Connection, now: float) -> None:
             )
 
 
-def read_largest_groups(connection: Connection) -> list[LargestGroup]:
+def read_largest_groups(connection: StoreConnection) -> list[LargestGroup]:
     """What this home has ever seen at once, by kind, the largest workers last."""
     columns = largest_groups.c
     rows = connection.execute(select(largest_groups).order_by(columns.accelerator, columns.simulated, columns.devices))
@@ -162,14 +171,36 @@ def read_largest_groups(connection: Connection) -> list[LargestGroup]:
 
 def devices_of(row: WorkerRow) -> tuple[Device, ...]:
     """All devices that the worker offers."""
-    return _devices_decoder.decode(row.devices)
+    return decode_devices(row.devices)
 
 
 def frameworks_of(row: WorkerRow) -> dict[str, str]:
     """Frameworks and capabilities with their versions."""
-    return _frameworks_decoder.decode(row.frameworks)
+    return _decode_frameworks(row.frameworks)
 
 
-def read_home_id(connection: Connection) -> str:
+def provided_by(row: WorkerRow) -> frozenset[str]:
+    """Names of the frameworks and capabilities that it reports."""
+    return _decode_provided(row.frameworks)
+
+
+@lru_cache(maxsize=1024)
+def _decode_provided(encoded: bytes) -> frozenset[str]:
+    return frozenset(_decode_frameworks(encoded))
+
+
+@lru_cache(maxsize=1024)
+def _decode_frameworks(encoded: bytes) -> dict[str, str]:
+    return _frameworks_decoder.decode(encoded)
+
+
+def _follow(connection: StoreConnection, worker_id: WorkerId) -> None:
+    if (memory := memory_to_follow(connection)) is not None:
+        row = rows.WORKER.first(connection, worker_id=worker_id)
+        assert row is not None, "it was written a moment ago"
+        memory.put_worker(row)
+
+
+def read_home_id(connection: StoreConnection) -> str:
     """The id that this home got when it was made."""
     return str(connection.execute(select(home.c.value).where(home.c.key == "id")).scalar_one())

@@ -31,10 +31,7 @@ class CallHandler(GPUlayerHandler):
     """Answers calls with the control plane."""
 
     _waiting: asyncio.Task[Message] | None = None
-
-    def initialize(self) -> None:
-        super().initialize()
-        self._client_gone = asyncio.Event()
+    _is_client_gone = False
 
     async def answer(self, call: Call, path: dict[str, str]) -> None:
         """Parse, let the control plane answer, encode."""
@@ -61,8 +58,9 @@ class CallHandler(GPUlayerHandler):
         if held_calls.ending:
             raise Interrupted("The Jupyter server is stopping.")
         with held_calls.count(self.caller):
-            if self._client_gone.is_set():
+            if self._has_client_left():
                 return None
+            self.forget_in_context()
             self._waiting = held_calls.start(self.handle(call, request, self.caller))
             try:
                 return await self._waiting
@@ -70,13 +68,16 @@ class CallHandler(GPUlayerHandler):
                 if not self._waiting.cancelled():
                     self._waiting.cancel()
                     raise
-                if self._client_gone.is_set():
+                if self._has_client_left():
                     return None
                 raise Interrupted("The Jupyter server is stopping.", fix="Jobs go on; ask again once it is back.") from None
 
+    def _has_client_left(self) -> bool:
+        return self._is_client_gone
+
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        self._client_gone.set()
+        self._is_client_gone = True
         if self._waiting is not None:
             self._waiting.cancel()
 

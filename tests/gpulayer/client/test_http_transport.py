@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -225,3 +227,42 @@ def test_a_damaged_or_missing_artifact_leaves_nothing_behind(tmp_path):
             transport.get_artifact("0" * 64, tmp_path / "out")
         transport.close()
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- what a first call loads
+
+
+def test_a_direct_call_loads_neither_httpx_nor_http_client():
+    """Each takes longer to import than a call takes; a script's first call is as soon as its others."""
+    code = (
+        "import sys\n"
+        "from gpulayer.calls import CALLS\n"
+        "from gpulayer.client.http_transport import HttpTransport\n"
+        "from gpulayer.protocol import GetHealth\n"
+        "HttpTransport(sys.argv[1], 't').call(CALLS['get_health'], GetHealth())\n"
+        "print(sorted({'httpx', 'http.client', 'ssl', 'email', 'asyncio', 'urllib.request'} & set(sys.modules)))"
+    )
+    with scripted_server(lambda request: Answer(body=health())) as server:
+        done = subprocess.run([sys.executable, "-c", code, server.url], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("token", ["two\r\nlines", "with space", "tökén", "nul\0"])
+def test_a_token_that_cannot_stand_in_a_header_is_refused(token):
+    with pytest.raises(InvalidSpec) as raised:
+        HttpTransport("http://127.0.0.1:1/", token)
+    assert token not in str(raised.value)
+
+
+@pytest.mark.parametrize("port", ["65536", "http"])
+def test_a_port_that_is_none_is_refused(port):
+    with pytest.raises(InvalidSpec, match="A port"):
+        HttpTransport(f"http://127.0.0.1:{port}/", None)
+
+
+def test_base_urls_and_ids_of_other_alphabets_are_quoted():
+    with scripted_server(lambda request: Answer(body=job_status())) as server:
+        transport = HttpTransport(server.url + "user/zoë x/", "t")
+        transport.call(CALLS["wait_job"], GetJob(job_id="j-ж"))
+        transport.close()
+    assert server.requests[0].path == "/user/zo%C3%AB%20x/gpulayer/v1/jobs/j-%D0%B6"

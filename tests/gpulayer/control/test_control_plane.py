@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from support.control import (
     USER,
@@ -484,8 +484,12 @@ def test_no_call_runs_sql_on_the_loop(tmp_path):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:
             threads = set()
-            for engine in (plane._database._writer_engine, plane._database._reader_engine):
-                event.listen(engine, "before_cursor_execute", lambda *_: threads.add(threading.get_ident()))
+
+            def trace(connection):
+                connection.driver.set_trace_callback(lambda _: threads.add(threading.get_ident()))
+
+            await plane._database.write(trace)
+            await plane._database.read(trace)
             worker = await TalkingWorker.join(plane)
             assignment = await worker_runs(plane, worker)
             await worker.log(assignment, b"x")

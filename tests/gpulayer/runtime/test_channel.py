@@ -4,7 +4,6 @@ import errno
 import os
 import queue
 import socket
-import stat
 import struct
 
 import pytest
@@ -13,7 +12,12 @@ from gpulayer.runtime.channel import Channel
 from gpulayer.runtime.frames import connect
 
 
-def test_a_channel_hears_answers_and_notes_the_end():
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "channel"
+
+
+def test_a_channel_hears_answers_and_notes_the_end(thread, path):
     heard: queue.SimpleQueue = queue.SimpleQueue()
 
     def on_message(peer, message, files):
@@ -22,7 +26,7 @@ def test_a_channel_hears_answers_and_notes_the_end():
         heard.put((message, len(files)))
         peer.send({"type": "ack"})
 
-    channel = Channel(on_message, lambda peer: heard.put("closed"), heard.put)
+    channel = Channel(thread, path, on_message, lambda peer: heard.put("closed"), heard.put)
     rank = connect(channel.path)
     rank.send({"type": "hello"}, [1, 2])
     assert rank.receive_one() == {"type": "ack"}
@@ -32,18 +36,17 @@ def test_a_channel_hears_answers_and_notes_the_end():
     channel.close()
 
 
-def test_the_socket_is_short_private_and_removed():
-    channel = Channel(lambda *_: None, lambda _: None, lambda _: None)
-    assert len(channel.path) < 100
-    assert stat.S_IMODE(channel.folder.stat().st_mode) == 0o700
-    (channel.folder / "left").mkdir()
+def test_the_socket_is_removed(thread, path):
+    channel = Channel(thread, path, lambda *_: None, lambda _: None, lambda _: None)
+    assert path.is_socket()
     channel.close()
-    assert not channel.folder.exists()
+    channel.close()
+    assert not path.exists()
 
 
-def test_a_peer_that_left_is_no_error():
+def test_a_peer_that_left_is_no_error(thread, path):
     peers: queue.SimpleQueue = queue.SimpleQueue()
-    channel = Channel(lambda peer, *_: peers.put(peer), lambda peer: peers.put(peer), peers.put)
+    channel = Channel(thread, path, lambda peer, *_: peers.put(peer), lambda peer: peers.put(peer), peers.put)
     rank = connect(channel.path)
     rank.send({"type": "hello"})
     peer = peers.get(timeout=10)
@@ -54,9 +57,9 @@ def test_a_peer_that_left_is_no_error():
 
 
 @pytest.mark.parametrize("bad", [struct.pack("!IB", 3, 0) + b"???", struct.pack("!IB", 2, 0) + b"[]"])
-def test_a_peer_that_sends_no_message_is_hung_up_on_and_the_others_are_heard(bad):
+def test_a_peer_that_sends_no_message_is_hung_up_on_and_the_others_are_heard(thread, path, bad):
     heard: queue.SimpleQueue = queue.SimpleQueue()
-    channel = Channel(lambda peer, message, files: heard.put(message["n"]), lambda peer: heard.put("closed"), heard.put)
+    channel = Channel(thread, path, lambda peer, message, files: heard.put(message["n"]), lambda peer: heard.put("closed"), heard.put)
     good = connect(channel.path)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(channel.path)
@@ -74,9 +77,9 @@ def test_a_peer_that_sends_no_message_is_hung_up_on_and_the_others_are_heard(bad
     channel.close()
 
 
-def test_a_channel_that_can_take_nobody_in_says_so(monkeypatch):
+def test_a_channel_that_can_take_nobody_in_says_so(thread, path, monkeypatch):
     faults: queue.SimpleQueue = queue.SimpleQueue()
-    channel = Channel(lambda *_: None, lambda _: None, faults.put)
+    channel = Channel(thread, path, lambda *_: None, lambda _: None, faults.put)
 
     def fail(self):
         raise OSError(errno.EMFILE, "too many open files")
@@ -86,14 +89,11 @@ def test_a_channel_that_can_take_nobody_in_says_so(monkeypatch):
     assert faults.get(timeout=10).errno == errno.EMFILE
     peer.close()
     channel.close()
-    assert not channel.folder.exists()
+    assert not path.exists()
 
 
-def test_a_channel_that_cannot_be_opened_leaves_nothing(monkeypatch, tmp_path):
-    made = tmp_path / "made"
-    made.mkdir()
-    monkeypatch.setattr("gpulayer.runtime.channel.tempfile.mkdtemp", lambda **_: str(made))
-    (made / "channel").touch()
+def test_a_channel_that_cannot_be_opened_touches_nothing(thread, path):
+    path.touch()
     with pytest.raises(OSError, match="in use"):
-        Channel(lambda *_: None, lambda _: None, pytest.fail)
-    assert not made.exists()
+        Channel(thread, path, lambda *_: None, lambda _: None, pytest.fail)
+    assert path.exists()

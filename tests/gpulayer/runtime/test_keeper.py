@@ -16,8 +16,9 @@ import pytest
 from support.runtime import WatchedProcess, rank_argv, start_task
 
 from gpulayer.errors import Interrupted
-from gpulayer.runtime.process import Keeper, ProcessExit, StartFailed
+from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.process_tree import parent_of
+from gpulayer.runtime.task_processes import ProcessExit, StartFailed
 
 WITHIN_SECONDS = 2.0
 
@@ -200,7 +201,7 @@ def fork_or_not():
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     return fork()
 os.fork = fork_or_not
-sys.argv = [sys.argv[0], sys.argv[-1]]
+sys.argv = [sys.argv[0], *sys.argv[-3:]]
 keeper.main()
 """
 

@@ -23,9 +23,9 @@ class Taken:
             assert self._changed.wait_for(lambda: self.data.get((rank, stream)) == data, 10)
 
 
-def test_text_without_a_newline_is_passed_on_at_once():
+def test_text_without_a_newline_is_passed_on_at_once(thread):
     taken = Taken()
-    reader = OutputReader(taken, pytest.fail)
+    reader = OutputReader(thread, taken, pytest.fail)
     writer = reader.open_pipe(0, "stdout")
     os.write(writer, b"half")
     taken.wait_for(0, "stdout", b"half")
@@ -33,9 +33,9 @@ def test_text_without_a_newline_is_passed_on_at_once():
     reader.finish()
 
 
-def test_streams_are_kept_apart_and_whole():
+def test_streams_are_kept_apart_and_whole(thread):
     taken = Taken()
-    reader = OutputReader(taken, pytest.fail)
+    reader = OutputReader(thread, taken, pytest.fail)
     pipes = {(rank, stream): reader.open_pipe(rank, stream) for rank in (0, 1, None) for stream in ("stdout", "stderr")}
 
     def write(writer: int, word: bytes) -> None:
@@ -53,9 +53,9 @@ def test_streams_are_kept_apart_and_whole():
         assert taken.data[key] == b"".join(b"%s %d\n" % (f"{key}".encode(), number) for number in range(2000))
 
 
-def test_a_pipe_that_a_stranger_holds_open_does_not_hold_the_end():
+def test_a_pipe_that_a_stranger_holds_open_does_not_hold_the_end(thread):
     taken = Taken()
-    reader = OutputReader(taken, pytest.fail)
+    reader = OutputReader(thread, taken, pytest.fail)
     writer = reader.open_pipe(0, "stdout")
     os.write(writer, b"x" * 500_000 + b"END")
     reader.finish()
@@ -63,8 +63,8 @@ def test_a_pipe_that_a_stranger_holds_open_does_not_hold_the_end():
     os.close(writer)
 
 
-def test_the_last_lines_come_from_stderr_or_else_from_stdout():
-    reader = OutputReader(Taken(), pytest.fail)
+def test_the_last_lines_come_from_stderr_or_else_from_stdout(thread):
+    reader = OutputReader(thread, Taken(), pytest.fail)
     out, err = reader.open_pipe(0, "stdout"), reader.open_pipe(1, "stderr")
     os.write(out, b"".join(b"line %d\n" % number for number in range(10_000)))
     os.write(err, "é\nlast".encode())
@@ -76,13 +76,13 @@ def test_the_last_lines_come_from_stderr_or_else_from_stdout():
     assert reader.last_lines(2) == ()
 
 
-def test_output_that_cannot_be_taken_in_is_told_once_and_reading_goes_on():
+def test_output_that_cannot_be_taken_in_is_told_once_and_reading_goes_on(thread):
     faults: list[Exception] = []
 
     def full(rank, stream, data):
         raise OSError("no space")
 
-    reader = OutputReader(full, faults.append)
+    reader = OutputReader(thread, full, faults.append)
     writer = reader.open_pipe(0, "stdout")
     for _ in range(64):
         os.write(writer, b"x" * (1 << 20))  # more than a pipe holds

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulayer.runtime.process import ProcessExit
 from gpulayer.runtime.task_blame import Blame
+from gpulayer.runtime.task_processes import ProcessExit
 from gpulayer.runtime.task_ranks import LocalRanks
 
 

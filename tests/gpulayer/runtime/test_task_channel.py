@@ -25,9 +25,11 @@ def heard():
 
 
 @pytest.fixture
-def channel(events, heard):
-    reader = OutputReader(events.on_output, pytest.fail)
+def channel(thread, tmp_path, events, heard):
+    reader = OutputReader(thread, events.on_output, pytest.fail)
     channel = TaskChannel(
+        thread,
+        tmp_path / "channel",
         LocalRanks(2, 1),
         reader,
         events,

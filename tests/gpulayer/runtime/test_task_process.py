@@ -6,15 +6,18 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
 from support.runtime import WatchedProcess, rank_argv, start_task
 
 from gpulayer.runtime.output import OutputReader
-from gpulayer.runtime.process import TaskProcesses
 from gpulayer.runtime.task_channel import TaskChannel
 from gpulayer.runtime.task_process import TaskProcess
+from gpulayer.runtime.task_processes import TaskProcesses
+
+pytestmark = pytest.mark.usefixtures("start")
 
 GRACE = 1.0
 
@@ -355,8 +358,8 @@ def test_nothing_is_left_in_tmp(keeper, tmp_path):
     task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv())
     task.result()
     channel = Path(task.events.text().strip())
-    assert channel.name == "channel"
-    assert not channel.parent.exists()
+    assert channel.name.startswith("channel")
+    assert not channel.exists()
 
 
 class Full:
@@ -366,8 +369,10 @@ class Full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("place", ["channel.tempfile.mkdtemp", "output.os.pipe", "process.socket.socketpair"])
+@pytest.mark.parametrize("place", ["channel.socket.socket", "output.os.pipe", "process.socket.socketpair"])
 def test_what_keeps_an_attempt_from_starting_is_its_result(keeper, tmp_path, monkeypatch, place):
+    if "socketpair" in place:  # a spare needs none
+        monkeypatch.setattr(keeper, "_idle", deque())
     with monkeypatch.context() as patch:
         patch.setattr(f"gpulayer.runtime.{place}", Full())
         task = start_task(keeper, tmp_path, {"main.py": ""}, argv=rank_argv())

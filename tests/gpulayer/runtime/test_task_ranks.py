@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulayer.runtime.process import ProcessExit
+from gpulayer.runtime.task_processes import ProcessExit
 from gpulayer.runtime.task_ranks import LocalRanks, Patience
 
 

@@ -88,6 +88,19 @@ def test_a_short_job_is_told_with_one_call(place: WorkerPlace, monkeypatch: pyte
     assert job.status.created_at <= job.status.started_at <= job.status.ended_at
 
 
+def test_the_word_of_an_end_brings_the_next_assignment(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
+    jobs = [place.client.submit(CommandJob(["sh", "-c", f"echo {number}"])) for number in range(5)]
+    agent = place.start_agent(cpu_devices=1)
+    for number, job in enumerate(jobs):
+        assert job.wait(60).state is JobState.SUCCEEDED
+        assert _lines(job) == [str(number)]
+    names = [name for name, _ in agent.transport.calls]
+    assert names.count("finish_task") == 5
+    # One brought the first, one confirmed it and is held since; the others came with the ends.
+    assert names.count("acquire_task") == 2
+
+
 def test_more_output_than_a_finish_carries_goes_ahead_of_it(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
     agent = place.start_agent()

@@ -56,6 +56,50 @@ def test_a_workspace_with_read_only_folders_is_removed(workspace: Workspace) -> 
     assert not workspace.path.exists()
 
 
+def test_an_empty_workspace_is_used_again(tmp_path: Path) -> None:
+    root = WorkspaceRoot(tmp_path / "all", "mine")
+    first = root.workspace("first")
+    first.create()
+    inode = first.path.stat().st_ino
+    first.remove()
+    assert not first.path.exists()
+    second = root.workspace("second")
+    second.create()
+    assert second.path.stat().st_ino == inode
+    assert {path.name for path in second.path.iterdir()} == {"source", "inputs", "output"}
+    root.close()
+
+
+@pytest.mark.parametrize("change", ["file", "folder", "mode", "link", "missing", "extra"])
+def test_a_workspace_that_a_job_changed_is_not_used_again(tmp_path: Path, change: str) -> None:
+    root = WorkspaceRoot(tmp_path / "all", "mine")
+    first = root.workspace("first")
+    first.create()
+    inode = first.path.stat().st_ino
+    match change:
+        case "file":
+            (first.output / "result").touch()
+        case "folder":
+            (first.source / "__pycache__").mkdir()
+        case "mode":
+            first.inputs.chmod(0o750)
+        case "link":
+            first.output.rmdir()
+            first.output.symlink_to("/tmp")
+        case "missing":
+            first.source.rmdir()
+        case "extra":
+            (first.path / "more").touch()
+    first.remove()
+    assert not first.path.exists()
+    second = root.workspace("second")
+    assert not [path for path in root.path.iterdir() if path.stat().st_ino == inode]
+    second.create()
+    assert {path.name for path in second.path.iterdir()} == {"source", "inputs", "output"}
+    assert not any(second.output.iterdir())
+    root.close()
+
+
 def test_what_a_dead_agent_left_is_removed_by_the_next_and_a_live_ones_stays(tmp_path: Path) -> None:
     live = WorkspaceRoot(tmp_path / "all", "live")
     program = (

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sqlite3
 import threading
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import event, select
@@ -10,7 +14,9 @@ from sqlalchemy.exc import OperationalError
 from support.control import run
 
 from gpulayer.control.store import changes
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.database import Database
+from gpulayer.control.store.readers import READER_THREADS
 from gpulayer.control.store.schema import prepare_home
 from gpulayer.control.store.tables import home
 from gpulayer.errors import Conflict, Interrupted
@@ -32,7 +38,7 @@ class Opened:
     async def __aexit__(self, *_):
         await self.database.close()
 
-    def _wake(self, topics):
+    def _wake(self, topics, _answers):
         self.woken += topics
         if topics:
             self.changed.set()
@@ -67,11 +73,12 @@ def test_queued_writes_share_a_commit(tmp_path):
         async with Opened(tmp_path / "home") as opened:
             commits = []
 
-            def note(_connection, _cursor, statement, *_):
+            def note(statement):
                 if statement == "COMMIT":
                     commits.append(statement)
 
-            event.listen(opened.database._writer_engine, "before_cursor_execute", note)
+            await opened.database.write(lambda c: c.driver.set_trace_callback(note))
+            commits.clear()
             begun, held = threading.Event(), threading.Event()
 
             def hold(_):
@@ -128,8 +135,12 @@ def test_no_sql_runs_on_the_loop(tmp_path):
     async def check():
         async with Opened(tmp_path / "home") as opened:
             threads = set()
-            for engine in (opened.database._writer_engine, opened.database._reader_engine):
-                event.listen(engine, "before_cursor_execute", lambda *_: threads.add(threading.get_ident()))
+
+            def trace(connection):
+                connection.driver.set_trace_callback(lambda _: threads.add(threading.get_ident()))
+
+            await opened.database.write(trace)
+            await opened.database.read(trace)
             await opened.database.write(put("a"))
             await opened.database.read(keys)
             assert threads
@@ -170,16 +181,15 @@ def test_foreign_changes_between_own_ones_are_seen_once(tmp_path):
     from gpulayer.control.store.database import make_engine
 
     engines = [make_engine(path), make_engine(path)]
-    with engines[0].connect() as mine, engines[1].connect() as theirs:
+    with closing(StoreConnection(engines[0].connect())) as mine, closing(StoreConnection(engines[1].connect())) as theirs:
         foreign = changes.ForeignChanges(mine)
 
         def commit(connection, topic):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            changes.emitted_in(connection).clear()
-            changes.emit(connection, topic)
-            connection.exec_driver_sql("COMMIT")
+            connection.driver.execute("BEGIN IMMEDIATE")
+            ids = changes.append(connection, [topic])
+            connection.driver.execute("COMMIT")
             if connection is mine:
-                foreign.note_own([change_id for change_id, _ in changes.emitted_in(connection)])
+                foreign.note_own(ids)
 
         commit(mine, "m1")
         assert foreign.topics() == []
@@ -260,8 +270,7 @@ def test_where_the_writer_dies_everyone_who_waits_or_comes_later_hears_it(tmp_pa
                     await late
         assert not opened.database._writer.is_alive()
         assert opened.database._writer_engine.pool.checkedin() == opened.database._reader_engine.pool.checkedin() == 0
-        with pytest.raises(RuntimeError):
-            opened.database._readers.submit(print)  # shut down, though the writer had ended before
+        assert not any(thread.is_alive() for thread in opened.database._readers._threads)
 
     run(check())
 
@@ -277,5 +286,66 @@ def test_old_changes_go_and_a_reader_from_before_gets_what_is_there(tmp_path, mo
             kept = await opened.database.read(lambda c: changes.read_after(c, 3, limit=100))
             assert [item.id for item in kept] == list(range(21, 46))
             assert kept[-1].topic == "t45"
+
+    run(check())
+
+
+def test_what_is_committed_is_brought_to_the_disk_once_a_second_and_not_by_the_writer(tmp_path, monkeypatch):
+    async def check():
+        synced = asyncio.Event()
+        threads, loop = [], asyncio.get_running_loop()
+        sync = os.fsync
+
+        def note(descriptor):
+            if Path(f"/proc/self/fd/{descriptor}").readlink().name == "metadata.db-wal":
+                threads.append(threading.current_thread().name)
+                loop.call_soon_threadsafe(synced.set)
+            sync(descriptor)
+
+        monkeypatch.setattr("gpulayer.control.store.database.os.fsync", note)
+        async with Opened(tmp_path / "home") as opened:
+            for number in range(20):
+                await opened.database.write(put(f"k{number}"))
+            await asyncio.wait_for(synced.wait(), 20)
+            await opened.database.read(keys)
+            assert len(threads) == 1
+            assert threads[0].startswith("gpulayer-reader")
+
+    run(check())
+
+
+@pytest.mark.parametrize(("synchronous", "value"), [("normal", 1), ("full", 2)])
+def test_commits_wait_for_the_disk_where_that_is_asked(tmp_path, synchronous, value):
+    async def check():
+        database = Database(prepare_home(tmp_path / "home"), wake=lambda *_: None, synchronous=synchronous)
+        await database.ready()
+        assert await database.write(lambda c: c.driver.execute("PRAGMA synchronous").fetchone()) == (value,)
+        await database.close()
+
+    run(check())
+
+
+def test_a_reader_whose_question_fails_goes_on(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            for _ in range(5):
+                with pytest.raises(ZeroDivisionError):
+                    await opened.database.read(lambda _: 1 / 0)
+            await opened.database.write(put("a"))
+            found = await asyncio.gather(*(opened.database.read(keys) for _ in range(50)))
+            assert found == [{"a"}] * 50
+            assert len(opened.database._readers._threads) <= READER_THREADS
+
+    run(check())
+
+
+def test_a_write_that_fails_alone_or_in_a_group_leaves_the_rest_as_it_was(tmp_path):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            await opened.database.write(put("kept"))
+            with pytest.raises(sqlite3.IntegrityError):
+                await opened.database.write(lambda c: c.driver.execute("INSERT INTO home (key, value) VALUES ('kept', 'again')"))
+            assert await opened.database.read(keys) == {"kept"}
+            assert await opened.database.write(put("next")) == "next"
 
     run(check())

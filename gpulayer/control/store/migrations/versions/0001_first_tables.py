@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("nodes", sa.Integer, nullable=False),
         sa.Column("devices", sa.Integer, nullable=False),
         sa.Column("accelerator", sa.String),
+        sa.Column("requires", sa.LargeBinary, nullable=False),
         sa.Column("state", sa.String, nullable=False),
         sa.Column("revision", sa.Integer, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
@@ -36,7 +37,7 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Float),
         sa.UniqueConstraint("owner", "idempotency_key", name="uq_jobs_key"),
     )
-    op.create_index("ix_jobs_state", "jobs", ["state", "sequence"])
+    op.create_index("ix_jobs_unfinished", "jobs", ["sequence"], sqlite_where=sa.text("ended_at IS NULL"))
     op.create_table(
         "attempts",
         sa.Column("job_id", sa.String, nullable=False),
@@ -54,8 +55,9 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Float),
         sa.Column("ended_at", sa.Float),
         sa.PrimaryKeyConstraint("job_id", "node", "attempt"),
+        sqlite_with_rowid=False,
     )
-    op.create_index("ix_attempts_worker", "attempts", ["worker_id", "state"])
+    op.create_index("ix_attempts_live", "attempts", ["worker_id"], sqlite_where=sa.text("ended_at IS NULL"))
     op.create_table(
         "reservations",
         sa.Column("worker_id", sa.String, nullable=False),
@@ -64,8 +66,8 @@ def upgrade() -> None:
         sa.Column("node", sa.Integer, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.PrimaryKeyConstraint("worker_id", "device_id"),
+        sqlite_with_rowid=False,
     )
-    op.create_index("ix_reservations_job", "reservations", ["job_id"])
     op.create_table(
         "rendezvous",
         sa.Column("job_id", sa.String, nullable=False),
@@ -117,6 +119,7 @@ def upgrade() -> None:
         sa.Column("data", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("job_id", "sequence"),
         sa.UniqueConstraint("job_id", "attempt", "node", "rank", "stream", "offset", name="uq_logs_resend"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "tokens",
@@ -133,7 +136,6 @@ def upgrade() -> None:
         "changes",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
         sa.Column("topic", sa.String, nullable=False),
-        sqlite_autoincrement=True,
     )
     op.execute("INSERT INTO home (key, value) VALUES ('id', lower(hex(randomblob(8))))")
 

@@ -1,0 +1,122 @@
+"""What a forked process does to become a job's program: the steps between fork and exec. Runs below a task keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import signal
+import struct
+from typing import Any, NoReturn
+
+from gpulayer.runtime.process_tree import end_with_parent
+
+MAX_FD = 1 << 20
+KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
+"""Those that a keeper or a task keeper handles in a way of its own."""
+_FAILED = struct.Struct("!i")
+
+
+class PlaceRefused(Exception):
+    """A working directory or a limit that could not be had."""
+
+    def __init__(self, error: OSError, at: str) -> None:
+        super().__init__(error, at)
+        self.error = error
+        self.at = at
+
+
+def become_program(message: dict[str, Any], files: list[int], verdict: int, parent: int) -> NoReturn:
+    """Leave everything of the keeper behind and run `message["argv"]`.
+
+    Args:
+        message: `argv`, `cwd`, `env`, `umask` and `limits`.
+        files: what becomes its stdout and stderr.
+        verdict: a pipe that ends with the exec; what fails is written to it.
+        parent: the process that forked this one.
+    """
+    at = "start"
+    try:
+        leave_keeper(parent, signal.SIG_DFL)
+        # Out of the way of 0 to 2 first: a file may have arrived under one of those numbers.
+        verdict = fcntl.fcntl(verdict, fcntl.F_DUPFD_CLOEXEC, 10)
+        take_files(files)
+        os.closerange(3, verdict)
+        os.closerange(verdict + 1, MAX_FD)
+        take_place(message)
+        at = message["argv"][0]
+        os.execvpe(message["argv"][0], message["argv"], message["env"])  # noqa: S606 - what a keeper is for
+    except PlaceRefused as refused:
+        os.write(verdict, pack_failure(refused.error, refused.at))
+    except OSError as error:
+        os.write(verdict, pack_failure(error, at))
+    finally:
+        os._exit(127)
+
+
+def forget_inherited_signals() -> None:
+    """In the keeper, once: jobs shall not ignore what whatever started the agent ignores."""
+    # Without those that Python ignores in itself, a keeper included.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def leave_keeper(parent: int, broken_pipe: signal.Handlers) -> None:
+    """A session of its own, signals as they are at a program's start, and an end with the task keeper.
+
+    Args:
+        parent: the process that forked this one.
+        broken_pipe: what SIGPIPE and SIGXFSZ do; Python ignores them in itself, and sets the default for what it starts.
+    """
+    signal.set_wakeup_fd(-1)
+    for number in KEEPER_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, broken_pipe)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.setsid()
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)  # the task keeper died before the line above was armed
+
+
+def take_files(files: list[int]) -> None:
+    """Put nothing on stdin and the two files on stdout and stderr."""
+    files = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for file in files]
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    for number, file in enumerate((stdin, *files)):
+        os.dup2(file, number)
+    for file in {stdin, *files} - {0, 1, 2}:
+        os.close(file)
+
+
+def take_place(message: dict[str, Any]) -> None:
+    """Set working directory, umask and limits.
+
+    Raises:
+        PlaceRefused: naming what could not be had.
+    """
+    at = f"working directory {message['cwd']}"
+    try:
+        os.chdir(message["cwd"])
+        os.umask(message["umask"])
+        for name, value in message["limits"].items():
+            at = f"limit {name}"
+            resource.setrlimit(getattr(resource, name), tuple(value))
+    except OSError as error:
+        raise PlaceRefused(error, at) from error
+    except ValueError as error:  # what Python makes of a limit that is refused
+        raise PlaceRefused(OSError(errno.EPERM, str(error)), at) from error
+
+
+def pack_failure(error: OSError, at: str) -> bytes:
+    """What `unpack_failure` reads."""
+    return _FAILED.pack(error.errno or 0) + at.encode()[:1000]
+
+
+def unpack_failure(verdict: bytes) -> tuple[int, str]:
+    """The error's number, and what it was met at."""
+    return _FAILED.unpack_from(verdict)[0], verdict[_FAILED.size :].decode()

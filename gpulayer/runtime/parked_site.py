@@ -1,0 +1,64 @@
+"""Whether a parked interpreter would find other modules than a new program: judged where the job starts, in a task keeper."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+class ParkedSite:
+    """What was loaded and installed as the interpreter was made.
+
+    Args:
+        bare: the modules that Python had loaded by itself.
+        rank: those and what `rank_main` needs, which every rank has.
+    """
+
+    def __init__(self, bare: frozenset[str], rank: frozenset[str]) -> None:
+        loaded = {name.partition(".")[0] for name in sys.modules} - {"gpulayer", "__main__"}
+        self._loaded = loaded - {name.partition(".")[0] for name in bare}
+        self._loaded_beside_rank = loaded - {name.partition(".")[0] for name in rank}
+        self._changed_at = {path: _changed_at(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
+        self._path_files = _path_files(self._changed_at)
+
+    def refuse(self, message: dict[str, Any]) -> str | None:
+        """Why this job must start as a new program, or None."""
+        changed = {path: _changed_at(path) for path in self._changed_at}
+        if changed != self._changed_at:
+            # New modules are found; what Python does with `.pth` files at its start is not done again.
+            if _path_files(changed) != self._path_files:
+                return "the .pth files of the environment have changed"
+            self._changed_at = changed
+        if message["form"] == "-c" and sys.version_info >= (3, 13):
+            return "tracebacks of `-c` show its lines from Python 3.13 on"
+        folder = message["cwd"]
+        if message["form"] == "script":
+            folder = os.path.dirname(os.path.realpath(os.path.join(folder, message["argv"][1])))  # noqa: PTH118, PTH120
+        elif message["form"] == "rank":
+            folder = os.path.dirname(os.path.realpath(os.path.join(folder, message["argv"][3])))  # noqa: PTH118, PTH120
+        try:
+            names = {name.partition(".")[0] for name in os.listdir(folder)}  # noqa: PTH208 - names alone
+        except OSError:
+            return None  # the job fails on it as it would have
+        shadowing = names & (self._loaded_beside_rank if message["form"] == "rank" else self._loaded)
+        return f"the job's {min(shadowing)} has the name of a module that is loaded already" if shadowing else None
+
+
+def _changed_at(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _path_files(folders: dict[str, int | None]) -> set[tuple[str, int, int]]:
+    """Name, time and size of every `.pth` file."""
+    found = set()
+    for folder, changed_at in folders.items():
+        if changed_at is not None:
+            for entry in os.scandir(folder):
+                if entry.name.endswith(".pth"):
+                    stat = entry.stat()
+                    found.add((entry.path, stat.st_mtime_ns, stat.st_size))
+    return found

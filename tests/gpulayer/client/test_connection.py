@@ -1,0 +1,171 @@
+"""One connection against bytes: every shape of answer that HTTP allows, and every way for it not to come."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from support.raw_server import plain_answer, raw_server, read_request, reset
+
+from gpulayer.client.connection import Connection
+from gpulayer.client.exchange import HttpRequest, NoAnswer, Trouble
+
+HEAD = b"POST /x HTTP/1.1\r\nHost: h\r\n\r\n"
+BODY = b"0123456789" * 10
+
+
+def ask(host, port, *, method="GET", head=b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n", body=None, seconds=5.0):
+    """One exchange on a new connection: status, headers, content, and whether it can be used again."""
+    connection = Connection(host, port, None)
+    try:
+        connection.open()
+        answer = connection.ask(HttpRequest(method, "/x", {}, body, seconds), head)
+        content = answer.content()
+        return answer.status, answer.headers, content, answer.keeps
+    finally:
+        connection.close()
+
+
+def answers(*pieces: bytes):
+    """Reads a request and sends these pieces, each as a segment of its own."""
+
+    def serve(connection, _):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        read_request(connection)
+        for piece in pieces:
+            connection.sendall(piece)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+
+    return serve
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n" + BODY + b"\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "keeps"),
+    [
+        ([plain_answer(BODY)], True),
+        ([bytes([byte]) for byte in plain_answer(BODY)], True),
+        ([plain_answer(BODY, "Connection: close")], False),
+        ([plain_answer(BODY) + b"more than was said"], False),
+        ([CHUNKED], True),
+        ([CHUNKED[:70], CHUNKED[70:]], True),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + BODY], False),
+        ([b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n" + BODY], False),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n" + plain_answer(BODY)], True),
+        ([b"HTTP/1.1 200 OK\r\nX-Folded: one\r\n two\r\nContent-Length: 100\r\n\r\n" + BODY], True),
+        ([b"HTTP/1.1 200 \r\ncontent-LENGTH:100\r\n\r\n" + BODY], True),
+    ],
+)
+def test_every_shape_of_answer_is_read(pieces, keeps):
+    with raw_server(answers(*pieces)) as server:
+        status, _, content, kept = ask(server.host, server.port)
+    assert (status, content, kept) == (200, BODY, keeps)
+
+
+def test_names_of_headers_are_in_lower_case():
+    with raw_server(answers(plain_answer(b"", "Retry-After: 3", "X-EMPTY:", status="503 Service Unavailable"))) as server:
+        status, headers, content, _ = ask(server.host, server.port)
+    assert (status, content, headers["retry-after"], headers["x-empty"]) == (503, b"", "3", "")
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", b"HTTP/1.1 404 Not Found\r\n\r\n"])
+def test_a_head_has_no_body_whatever_it_says_of_it(answer):
+    with raw_server(answers(answer)) as server:
+        _, _, content, keeps = ask(server.host, server.port, method="HEAD")
+    assert (content, keeps) == (b"", True)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 304 Not Modified\r\n\r\n"])
+def test_an_answer_without_content_ends_with_its_head(answer):
+    with raw_server(answers(answer)) as server:
+        assert ask(server.host, server.port)[2:] == (b"", True)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [b"HTT"],
+        [b"HTTP/1.1 200 OK\r\nContent-Le"],
+        [plain_answer(BODY)[:-1]],
+        [CHUNKED[:80]],
+        [b"SSH-2.0-OpenSSH_9.6\r\n\r\n"],
+        [b"HTTP/1.1 two hundred\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\n" + b"X: " + b"x" * 200_000],
+    ],
+)
+def test_an_answer_that_is_cut_or_none_is_said_to_be(pieces):
+    with raw_server(answers(*pieces)) as server, pytest.raises(NoAnswer) as raised:
+        ask(server.host, server.port)
+    assert raised.value.trouble is Trouble.CUT
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 20", plain_answer(BODY)[:-1]])
+def test_silence_ends_at_the_deadline_wherever_it_begins(start):
+    def serve(connection, _):
+        read_request(connection)
+        connection.sendall(start)
+        connection.recv(1)
+
+    with raw_server(serve) as server, pytest.raises(NoAnswer) as raised:
+        ask(server.host, server.port, seconds=0.05)
+    assert raised.value.trouble is Trouble.LATE
+
+
+def test_nobody_there_is_told_apart_from_a_cut():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    with pytest.raises(NoAnswer) as raised:
+        ask("127.0.0.1", port)
+    assert (raised.value.trouble, raised.value.was_refused) == (Trouble.NOBODY, True)
+    with raw_server(lambda connection, _: (read_request(connection), reset(connection))) as server, pytest.raises(NoAnswer) as raised:
+        ask(server.host, server.port)
+    assert (raised.value.trouble, raised.value.was_refused) == (Trouble.CUT, False)
+
+
+def test_a_refusal_that_comes_before_all_was_sent_is_read():
+    """A server that finds a part too large says so and closes, while the rest is on its way."""
+
+    def serve(connection, _):
+        connection.recv(100)
+        connection.sendall(plain_answer(b"too large", "Connection: close", status="413 Too Large"))
+        while connection.recv(1 << 20):  # with unread bytes, closing would reset the answer away
+            pass
+
+    with raw_server(serve) as server:
+        status, _, content, _ = ask(server.host, server.port, method="PUT", head=HEAD, body=bytes(8 << 20))
+    assert (status, content) == (413, b"too large")
+
+
+class Recorded:
+    """A socket that counts what is asked of it."""
+
+    def __init__(self, one: socket.socket) -> None:
+        self.asked: list[str] = []
+        self._one = one
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        return getattr(self._one, name)
+
+
+def test_a_call_is_one_write_and_one_read_and_no_delay_of_nagle():
+    def serve(connection, _):
+        while read_request(connection):
+            connection.sendall(plain_answer(BODY))
+
+    with raw_server(serve) as server:
+        connection = Connection(server.host, server.port, None)
+        connection.open()
+        assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        recorded = connection._socket = Recorded(connection._socket)
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n"
+        for _ in range(3):
+            recorded.asked.clear()
+            assert connection.ask(HttpRequest("POST", "/x", {}, bytes(1000), 5.0), head).content() == BODY
+            assert [name for name in recorded.asked if name != "settimeout"] == ["sendall", "recv"]
+        connection.close()
