@@ -7,7 +7,6 @@ the submitting process, and in the worker, which checks every member before it w
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import shutil
 import tarfile
@@ -16,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gpulayer.errors import InvalidSpec
+from gpulayer.errors import InternalError, InvalidSpec
 from gpulayer.protocol import Digest
 
 EXTRACT_LIMIT_FILES = 1_000_000
 """More members than any bundle or input folder that `collect.py` makes."""
 _DAMAGE = (tarfile.TarError, EOFError, ValueError, LookupError, OverflowError)
 """What tarfile raises for headers that make no sense."""
+_PIECE_BYTES = 1024 * 1024
 _LINK_HOPS = 40  # as many as Linux follows
 
 
@@ -62,24 +62,53 @@ class Bundle:
         return sink.digest()
 
     def _write_to(self, sink: _HashingSink) -> None:
-        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1024 * 1024) as archive:  # type: ignore[call-overload]
-            for name in sorted(self.files):
-                _add(archive, name, self.files[name])
+        for name in sorted(self.files):
+            _add(sink, name, self.files[name])
+        sink.end()
 
 
 class _HashingSink:
+    """Takes an archive in its blocks, and passes it on in large pieces."""
+
     def __init__(self, file: IO[bytes] | None) -> None:
         self._file = file
         self._hash = hashlib.sha256()
+        self._blocks: list[bytes] = []
+        self._waiting = 0
+        self._written = 0
 
-    def write(self, data: bytes) -> int:
-        self._hash.update(data)
-        if self._file is not None:
-            self._file.write(data)
-        return len(data)
+    def add(self, header: bytes) -> None:
+        self._write(header)
+
+    def add_content(self, data: bytes) -> None:
+        """A member's content, or a piece of it; all but the last are whole blocks."""
+        self._write(data)
+        if odd := len(data) % tarfile.BLOCKSIZE:
+            self._write(_ZEROS[: tarfile.BLOCKSIZE - odd])
+
+    def end(self) -> None:
+        self._write(_ZEROS[: 2 * tarfile.BLOCKSIZE])
+        if odd := self._written % tarfile.RECORDSIZE:
+            self._write(_ZEROS[: tarfile.RECORDSIZE - odd])
+        self._flush()
 
     def digest(self) -> Digest:
         return Digest(self._hash.hexdigest())
+
+    def _write(self, data: bytes) -> None:
+        self._blocks.append(data)
+        self._written += len(data)
+        self._waiting += len(data)
+        if self._waiting >= _PIECE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data = b"".join(self._blocks)
+        self._blocks.clear()
+        self._waiting = 0
+        self._hash.update(data)
+        if self._file is not None:
+            self._file.write(data)
 
 
 def _size_of(content: Path | bytes | Link) -> int:
@@ -88,24 +117,57 @@ def _size_of(content: Path | bytes | Link) -> int:
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
-def _add(archive: tarfile.TarFile, name: str, content: Path | bytes | Link) -> None:
-    member = tarfile.TarInfo(name)
-    member.mode = 0o644
+def _add(sink: _HashingSink, name: str, content: Path | bytes | Link) -> None:
     if isinstance(content, Link):
+        member = tarfile.TarInfo(name)
         member.type = tarfile.SYMTYPE
         member.linkname = content.target
         member.mode = 0o777
-        archive.addfile(member)
+        sink.add(member.tobuf(tarfile.PAX_FORMAT))
     elif isinstance(content, bytes):
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
+        sink.add(_header(name, len(content), is_program=False))
+        sink.add_content(content)
     else:
-        with content.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            member.size = facts.st_size
-            if facts.st_mode & 0o100:
-                member.mode = 0o755
-            archive.addfile(member, file)
+        descriptor = os.open(content, os.O_RDONLY)
+        try:
+            facts = os.fstat(descriptor)
+            left = facts.st_size
+            sink.add(_header(name, left, is_program=bool(facts.st_mode & 0o100)))
+            while left:
+                data = os.read(descriptor, min(left, _PIECE_BYTES))
+                if len(data) < min(left, _PIECE_BYTES):
+                    raise InternalError("A file became shorter while it was packed.", asked=str(content), fix="Pack it again.")
+                sink.add_content(data)
+                left -= len(data)
+        finally:
+            os.close(descriptor)
+
+
+def _header(name: str, size: int, *, is_program: bool) -> bytes:
+    """A regular file's header, as tarfile makes it, in an eighth of its time where the name is short and plain."""
+    if not (name.isascii() and len(name) <= tarfile.LENGTH_NAME and size <= _PLAIN_SIZE):
+        member = tarfile.TarInfo(name)
+        member.size = size
+        member.mode = 0o755 if is_program else 0o644
+        return member.tobuf(tarfile.PAX_FORMAT)
+    start, end, base = _PLAIN_HEADERS[is_program]
+    encoded, digits = name.encode("ascii"), b"%011o" % size
+    checksum = b"%06o\0 " % (base + sum(encoded) + sum(digits))
+    return encoded.ljust(tarfile.LENGTH_NAME, b"\0") + start + digits + _NO_TIME + checksum + end
+
+
+def _plain_header(mode: int) -> tuple[bytes, bytes, int]:
+    """What all plain headers of this mode share, before the size and after the checksum, and the sum of its bytes."""
+    start = b"%07o\0" % mode + b"%07o\0" % 0 * 2
+    end = (tarfile.REGTYPE + bytes(tarfile.LENGTH_LINK) + tarfile.POSIX_MAGIC).ljust(tarfile.BLOCKSIZE - 156, b"\0")
+    return start, end, sum(start) + sum(_NO_TIME) + sum(b" " * 8) + sum(end)
+
+
+_ZEROS = bytes(tarfile.RECORDSIZE)
+_PLAIN_SIZE = 8**11 - 1
+_NO_TIME = b"\0%011o\0" % 0
+"""The end of the size, and a time of zero."""
+_PLAIN_HEADERS = {False: _plain_header(0o644), True: _plain_header(0o755)}
 
 
 def extract_archive(archive: Path, destination: Path, *, limit_files: int = EXTRACT_LIMIT_FILES) -> None:

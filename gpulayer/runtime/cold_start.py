@@ -1,4 +1,4 @@
-"""What a forked process does to become a job's program: the steps between fork and exec. Runs below a task keeper."""
+"""The steps by which a process that was forked ahead becomes a job's program. Runs below a task keeper."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from gpulayer.runtime.process_tree import end_with_parent
 MAX_FD = 1 << 20
 KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
 """Those that a keeper or a task keeper handles in a way of its own."""
+PYTHONS_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores them in itself, and sets the default for what it starts."""
 _FAILED = struct.Struct("!i")
 
 
 class PlaceRefused(Exception):
-    """A working directory or a limit that could not be had."""
+    """A program, a working directory or a limit that could not be had."""
 
     def __init__(self, error: OSError, at: str) -> None:
         super().__init__(error, at)
@@ -28,54 +30,44 @@ class PlaceRefused(Exception):
         self.at = at
 
 
-def become_program(message: dict[str, Any], files: list[int], verdict: int, parent: int) -> NoReturn:
-    """Leave everything of the keeper behind and run `message["argv"]`.
+def become_program(message: dict[str, Any], files: list[int]) -> NoReturn:
+    """Become `message["argv"]`; everything else of this process that is open closes with it.
 
     Args:
         message: `argv`, `cwd`, `env`, `umask` and `limits`.
         files: what becomes its stdout and stderr.
-        verdict: a pipe that ends with the exec; what fails is written to it.
-        parent: the process that forked this one.
+
+    Raises:
+        PlaceRefused: naming what could not be had.
     """
-    at = "start"
+    take_files(files)
+    take_place(message)
+    for number in PYTHONS_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
     try:
-        leave_keeper(parent, signal.SIG_DFL)
-        # Out of the way of 0 to 2 first: a file may have arrived under one of those numbers.
-        verdict = fcntl.fcntl(verdict, fcntl.F_DUPFD_CLOEXEC, 10)
-        take_files(files)
-        os.closerange(3, verdict)
-        os.closerange(verdict + 1, MAX_FD)
-        take_place(message)
-        at = message["argv"][0]
         os.execvpe(message["argv"][0], message["argv"], message["env"])  # noqa: S606 - what a keeper is for
-    except PlaceRefused as refused:
-        os.write(verdict, pack_failure(refused.error, refused.at))
     except OSError as error:
-        os.write(verdict, pack_failure(error, at))
-    finally:
-        os._exit(127)
+        raise PlaceRefused(error, message["argv"][0]) from error
 
 
 def forget_inherited_signals() -> None:
     """In the keeper, once: jobs shall not ignore what whatever started the agent ignores."""
-    # Without those that Python ignores in itself, a keeper included.
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *PYTHONS_SIGNALS}:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
 
 
-def leave_keeper(parent: int, broken_pipe: signal.Handlers) -> None:
-    """A session of its own, signals as they are at a program's start, and an end with the task keeper.
+def leave_keeper(parent: int) -> None:
+    """A session of its own, signals as they are at Python's start, and an end with the task keeper.
 
     Args:
         parent: the process that forked this one.
-        broken_pipe: what SIGPIPE and SIGXFSZ do; Python ignores them in itself, and sets the default for what it starts.
     """
     signal.set_wakeup_fd(-1)
     for number in KEEPER_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, broken_pipe)
+    for number in PYTHONS_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.setsid()
     end_with_parent(signal.SIGKILL)

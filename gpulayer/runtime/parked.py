@@ -9,15 +9,16 @@ from __future__ import annotations
 import atexit
 import importlib
 import io
+import json
 import os
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, NoReturn
 
-from gpulayer.runtime.cold_start import MAX_FD, PlaceRefused, leave_keeper, pack_failure, take_files, take_place
+from gpulayer.runtime.cold_start import MAX_FD, PlaceRefused, become_program, leave_keeper, pack_failure, take_files, take_place
 from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.parked_job import ParkedJob
 from gpulayer.runtime.process_tree import IS_LINUX, unbuffer_native_output
@@ -87,14 +88,16 @@ class Parked(BaseException):
 
 def park(end: int, parent: int) -> NoReturn:
     """Wait for a job, become it and end with it; the arguments are those of `Parked`."""
-    leave_keeper(parent, signal.SIG_IGN)
+    leave_keeper(parent)
     os.closerange(3, end)
     os.closerange(end + 1, MAX_FD)
     connection = socket.socket(fileno=end)
-    atexit._clear()  # noqa: SLF001 - what the keeper's modules registered is theirs
+    ours = _prepare()
     message, files = _wait_for_job(connection)
     try:
-        _become(message, files)
+        if message["form"] is None:
+            become_program(message, files)
+        _become(message, files, ours)
     except PlaceRefused as refused:
         connection.sendall(pack_failure(refused.error, refused.at))
         os._exit(127)
@@ -107,6 +110,32 @@ def park(end: int, parent: int) -> NoReturn:
     ParkedJob(form, argv, parent).run()
 
 
+def _prepare() -> dict[str, ModuleType]:
+    """Do ahead what does not depend on the job, whose start it would delay: each page that is written first is copied.
+
+    Returns:
+        GPUlayer's modules, which are taken from `sys.modules`: a job's own module of such a name must be found.
+    """
+    atexit._clear()  # noqa: SLF001 - what the keeper's modules registered is theirs
+    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "gpulayer"}
+    for name in ours:
+        del sys.modules[name]
+    sys.path_importer_cache.clear()  # what was installed since is found
+    # A stream keeps what it found at its making: that its file is a pipe.
+    reader, writer = os.pipe()
+    take_files([writer, writer])
+    os.close(writer)
+    _renew_streams(is_unbuffered=True)
+    os.close(reader)
+    # Python itself forgets it over a fork.
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
+    # A rehearsal, for the pages alone.
+    rehearsed = json.loads(json.dumps({"env": dict(os.environ), "argv": sys.orig_argv}))
+    _set_environment(rehearsed["env"])
+    exec(compile("pass", "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - ours
+    return ours
+
+
 def _wait_for_job(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     frames = FrameSocket(connection)
     while True:
@@ -117,27 +146,30 @@ def _wait_for_job(connection: socket.socket) -> tuple[dict[str, Any], list[int]]
             return received[0]
 
 
-def _become(message: dict[str, Any], files: list[int]) -> None:
+def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleType]) -> None:
     take_files(files)
     for file in files:
         if file > 2:
             os.close(file)
     take_place(message)
-    os.environ.clear()
-    os.environ.update(message["env"])
-    _renew_streams(is_unbuffered=bool(message["env"].get("PYTHONUNBUFFERED")))
+    _set_environment(message["env"])
+    if message["env"].get("PYTHONUNBUFFERED"):
+        unbuffer_native_output()
+    else:
+        _renew_streams(is_unbuffered=False)
     sys.executable = message["executable"]
     sys.orig_argv = list(message["argv"])
-    # Python itself forgets it over a fork.
-    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
-    sys.path_importer_cache.clear()  # what was installed since is found
     for name in _DRAWN_ANEW:
         if (module := sys.modules.get(name)) is not None:
             module.seed()
-    if message["form"] != "rank":
-        # A job's own module of that name must be found, and what it imports of GPUlayer is as fresh as in a new program.
-        for name in [name for name in sys.modules if name.partition(".")[0] == "gpulayer"]:
-            del sys.modules[name]
+    if message["form"] == "rank":
+        sys.modules.update(ours)
+
+
+def _set_environment(env: dict[str, str]) -> None:
+    # All of it anew: what differs alone would stand in another order than a new program finds.
+    os.environ.clear()
+    os.environ.update(env)
 
 
 def _renew_streams(*, is_unbuffered: bool) -> None:
@@ -147,8 +179,6 @@ def _renew_streams(*, is_unbuffered: bool) -> None:
         stream = _open_stream(number, f"<{name}>", encoding, errors, is_unbuffered=is_unbuffered)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    if is_unbuffered:
-        unbuffer_native_output()
 
 
 def _open_stream(number: int, name: str, encoding: str, errors: str | None, *, is_unbuffered: bool) -> io.TextIOWrapper:

@@ -14,7 +14,7 @@ import signal
 import socket
 from typing import Any
 
-from gpulayer.runtime.cold_start import become_program, unpack_failure
+from gpulayer.runtime.cold_start import unpack_failure
 from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.parked import Parked
 from gpulayer.runtime.parked_site import ParkedSite
@@ -23,7 +23,11 @@ from gpulayer.runtime.supervisor import Supervisor, complain
 
 
 class TaskKeeperProcess(Supervisor):
-    """Starts, signals and ends the processes of one task at a time, and keeps an interpreter parked for the next."""
+    """Starts, signals and ends the processes of one task at a time, and keeps a process parked for the next.
+
+    Every process of a task starts from the parked one, which runs a Python program itself or becomes another: nothing is
+    forked between the word to start and the start.
+    """
 
     def __init__(self, connection: socket.socket, site: ParkedSite) -> None:
         super().__init__(connection)
@@ -57,10 +61,9 @@ class TaskKeeperProcess(Supervisor):
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             if message["form"] is not None:
                 cold = self._site.refuse(message)
-            if message["form"] is not None and cold is None:
-                pid, verdict = self._unpark(message, files)
-            else:
-                pid, verdict = _fork_job_process(message, files)
+            if cold is not None:
+                message["form"] = None
+            pid, verdict = self._unpark(message, files)
         except OSError as error:  # nothing else of the task is touched by it
             self.tell("start_failed", errno=error.errno or 0, at="a process for it")
             return
@@ -93,7 +96,11 @@ class TaskKeeperProcess(Supervisor):
         self._parked, self._parked_connection = pid, FrameSocket(ours)
 
     def _unpark(self, message: dict[str, Any], files: list[int]) -> tuple[int, bytes]:
-        """Turn the parked interpreter into the job; returns as `_fork_job_process` does."""
+        """Turn the parked interpreter into the job.
+
+        Returns:
+            The process's id, and what kept it from becoming that: nothing where it runs.
+        """
         for _ in range(2):
             if self._parked is None:
                 self._park()
@@ -112,7 +119,7 @@ class TaskKeeperProcess(Supervisor):
                 verdict = connection.read_rest()
             finally:
                 connection.close()
-            self._unparked = pid
+            self._unparked = pid if message["form"] is not None else None
             return pid, verdict
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -167,17 +174,3 @@ class TaskKeeperProcess(Supervisor):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(group, signal.SIGKILL)
         super().kill_everything()
-
-
-def _fork_job_process(message: dict[str, Any], files: list[int]) -> tuple[int, bytes]:
-    """The process's id, and what kept it from its program: nothing where it runs."""
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb", buffering=0) as verdict:
-        try:
-            parent = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                become_program(message, files, writer, parent)
-        finally:
-            os.close(writer)
-        return pid, verdict.read(4096)  # ends at once with the exec, which closes the other end

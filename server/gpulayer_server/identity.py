@@ -17,10 +17,12 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.auth.identity import IdentityProvider, PasswordIdentityProvider, User
 from jupyter_server.base.call_context import CallContext
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
+from gpulayer import settings
 from gpulayer.calls import Action, Role
 from gpulayer.control import Caller
 from gpulayer.errors import (
@@ -136,7 +138,7 @@ class GPUlayerHandler(APIHandler):
                 raise NotAuthorized(
                     "Jupyter's authoriser does not allow this user to do that.", asked=f"{action.value} on {self.auth_resource}"
                 )
-            caller = Caller(role=Role.CLIENT, user=user.username)
+            caller = Caller(role=Role.CLIENT, user=_owner(self.identity_provider, user))
         if caller.role not in roles:
             raise NotAuthorized(
                 "This kind of credential is not good for this call.",
@@ -176,6 +178,25 @@ class GPUlayerHandler(APIHandler):
         if body["error"]["status"] in (429, 503):
             self.set_header("Retry-After", str(_RETRY_SECONDS))
         self.finish(json.dumps(body))
+
+
+def _owner(provider: IdentityProvider, user: User) -> str:
+    """Whose jobs these are: the provider's user, or this account where the provider knows no users.
+
+    Jupyter's own providers know one token or password. Whoever has it gets a name that is drawn at random, for each browser, and
+    without a cookie for each request; a name that changes owns nothing. The connection file's token is this account's as well.
+    """
+    return str(user.username) if _names_users(type(provider)) else settings.os_user()
+
+
+_NAMING = ("get_user", "_get_user", "get_user_token", "get_user_cookie", "generate_anonymous_user", "process_login_form")
+"""The methods that a user comes from: a provider that has one of its own names users."""
+
+
+@functools.cache
+def _names_users(provider: type[IdentityProvider]) -> bool:
+    ours = (IdentityProvider, PasswordIdentityProvider)
+    return any(getattr(provider, name) not in [getattr(plain, name) for plain in ours] for name in _NAMING)
 
 
 def _not_authenticated() -> NotAuthenticated:

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from jupyter_server.auth import Authorizer
+from jupyter_server.auth import Authorizer, IdentityProvider, User
 from support.hosted import NO_TOKEN, Hosted
 from traitlets.config import Config
 
+from gpulayer import settings
 from gpulayer.errors import InternalError, InvalidSpec, NotAuthenticated, UnknownJob, decode_error
 
 JOB = {"spec": {"kind": "command", "argv": ["true"]}, "idempotency_key": "one"}
@@ -36,6 +37,38 @@ class TestViewWithoutSubmit:
             assert json.loads(answer.body)["error"]["code"] == "not_authorized"
         # A token of GPUlayer is its own authority: the kernel's user may submit.
         assert (await hosted.fetch("POST", "gpulayer/v1/tokens/join", body={})).code == 200
+
+
+class Named(IdentityProvider):
+    """Knows who holds a token, as a hub does."""
+
+    async def get_user_token(self, handler: Any) -> User | None:
+        return User("ada") if await super().get_user_token(handler) else None
+
+
+class Greeting(IdentityProvider):
+    """Has something of its own, and no users."""
+
+    def get_handlers(self) -> list[tuple[str, object]]:
+        return [*super().get_handlers()]
+
+
+class TestOwner:
+    async def test_of_a_provider_without_users_is_this_account(self, hosted: Hosted) -> None:
+        jobs = [await hosted.call("POST", "jobs", body=JOB, token=token) for token in (hosted.jupyter_token, hosted.jupyter_token, None)]
+        assert {job["owner"] for job in jobs} == {settings.os_user()}
+        assert len({job["job_id"] for job in jobs}) == 1
+
+    @pytest.mark.parametrize("jp_server_config", [Named, Greeting], indirect=True)
+    async def test_of_another_provider_is_its_user_where_it_has_users(self, hosted: Hosted) -> None:
+        job = await hosted.call("POST", "jobs", body=JOB, token=hosted.jupyter_token)
+        assert job["owner"] == ("ada" if isinstance(hosted.serverapp.identity_provider, Named) else settings.os_user())
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config, request: pytest.FixtureRequest) -> Config:
+        if hasattr(request, "param"):
+            jp_server_config.ServerApp.identity_provider_class = request.param
+        return jp_server_config
 
 
 async def test_errors_arrive_as_their_own_class(hosted: Hosted) -> None:

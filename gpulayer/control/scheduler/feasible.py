@@ -1,11 +1,12 @@
-"""Which workers can hold a job, and why a job waits. Pure."""
+"""Which workers can hold a job, which of them one job gets, and why a job waits: each by a look at every worker. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from gpulayer.control.scheduler.view import AUTO, KINDS_BEST_FIRST, JobView, View, WorkerView
+from gpulayer.control.scheduler.score import best_of
+from gpulayer.control.scheduler.view import AUTO, KINDS_BEST_FIRST, JobView, NodePlacement, Placement, View, WorkerView
 
 
 def kinds_for(job: JobView) -> tuple[str, ...]:
@@ -46,6 +47,26 @@ def chosen_kind(workers: Sequence[WorkerView], job: JobView) -> str | None:
     suitable = suitable_workers(workers, job)
     candidates = groups(suitable, job)
     return next((kind for kind in kinds_for(job) if any(could_hold(group, job, kind) for group in candidates)), None)
+
+
+def place_job(workers: Sequence[WorkerView], job: JobView) -> Placement | None:
+    """Where this one job goes, or None while it has to wait.
+
+    An `auto` job waits for the best kind that the workers of this view could give it, rather than take a lesser one.
+    """
+    kind = chosen_kind(workers, job)
+    if kind is None:
+        return None
+    for group in groups(suitable_workers(workers, job), job):
+        fitting = [worker for worker in group if len(worker.free(kind)) >= job.devices]
+        if len(fitting) < job.nodes:
+            continue
+        nodes = tuple(
+            NodePlacement(worker_id=worker.id, device_ids=tuple(device.id for device in worker.free(kind)[: job.devices]))
+            for worker in best_of(fitting, kind, job.nodes)
+        )
+        return Placement(job_id=job.id, accelerator=kind, nodes=nodes)
+    return None
 
 
 def why_waiting(view: View, job: JobView) -> str:

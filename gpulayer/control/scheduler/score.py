@@ -7,7 +7,14 @@ from collections.abc import Iterable
 
 from gpulayer.control.scheduler.view import WorkerView
 
+Rank = tuple[int, str, str]
+
 
 def best_of(workers: Iterable[WorkerView], kind: str, count: int) -> list[WorkerView]:
-    """The best so many: the tightest fit first, so that large groups stay whole; then CPU work away from machines with accelerators."""
-    return heapq.nsmallest(count, workers, key=lambda worker: (len(worker.free(kind)), len(worker.devices), worker.name, worker.id))
+    """The best so many: the tightest fit first, so that large groups stay whole; then by rank."""
+    return heapq.nsmallest(count, workers, key=lambda worker: (len(worker.free(kind)), rank_of(worker)))
+
+
+def rank_of(worker: WorkerView) -> Rank:
+    """Among those that fit equally tightly: CPU work away from machines with accelerators. No two workers have the same."""
+    return len(worker.devices), worker.name, worker.id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,11 @@ class WorkerView:
         """Whether any of its devices is free."""
         return len(self.held) < len(self.devices)
 
+    def counts(self) -> Iterator[tuple[str, int, int]]:
+        """Each kind that it has, with how many devices and how many free ones."""
+        for kind, devices in self._by_kind.items():
+            yield kind, len(devices), len(self.free(kind))
+
     def of_kind(self, kind: str) -> tuple[DeviceView, ...]:
         return self._by_kind.get(kind, ())
 
@@ -85,11 +90,6 @@ class View:
 
     workers: tuple[WorkerView, ...]
     jobs: tuple[JobView, ...] = ()
-
-    @property
-    def has_room(self) -> bool:
-        """Whether any device of any worker is free."""
-        return any(worker.has_room for worker in self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ def run_both(keeper, monkeypatch, workspace, files, argv, **options) -> tuple[Ru
         monkeypatch.setenv("GPULAYER_START", mode)
         task = start_task(keeper, workspace, files, argv=argv, **options)
         result = task.result()
-        assert result.cold_reason == ("GPULAYER_START=cold" if mode == "cold" else None)
+        assert result.ranks[0].cold_reason == ("GPULAYER_START=cold" if mode == "cold" else None)
         tasks.append(task)
     return tasks[0], tasks[1]
 
