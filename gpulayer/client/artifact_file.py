@@ -8,10 +8,18 @@ import os
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpulayer.disk import begin_writing_back
 from gpulayer.errors import Conflict, InternalError
 from gpulayer.protocol import Digest
 from gpulayer.settings import ARTIFACT_PART_BYTES
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+IN_THREAD_BYTES = 128 * 1024
+"""Less is digested sooner than a thread is told to."""
 
 
 def write_artifact(destination: Path, sha256: Digest, parts: Iterable[bytes]) -> None:
@@ -23,21 +31,59 @@ def write_artifact(destination: Path, sha256: Digest, parts: Iterable[bytes]) ->
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.parent / f".gpulayer-{uuid.uuid4().hex}"
     try:
-        digest = hashlib.sha256()
-        with partial.open("xb") as file:
+        written = 0
+        with partial.open("xb") as file, _Digesting() as digesting:
             for part in parts:
-                digest.update(part)
+                digesting.add(part)
                 file.write(part)
+                begin_writing_back(file.fileno(), written, written + len(part))
+                written += len(part)
             file.flush()
             os.fsync(file.fileno())
-        if digest.hexdigest() != sha256:
-            raise InternalError(
-                "An artifact arrived damaged: its digest is another.", asked=sha256, found=digest.hexdigest(), fix="Fetch it again."
-            )
+            found = digesting.hexdigest()
+        if found != sha256:
+            raise InternalError("An artifact arrived damaged: its digest is another.", asked=sha256, found=found, fix="Fetch it again.")
         partial.replace(destination)
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
+
+
+class _Digesting:
+    """A digest that is taken in a thread of its own, while the next part arrives and this one is written."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._pool: ThreadPoolExecutor | None = None
+        self._taken: Future[None] | None = None
+
+    def __enter__(self) -> _Digesting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def add(self, part: bytes) -> None:
+        """Take in a part; waits for the one before, so that never more than two are in memory."""
+        self._wait()
+        if len(part) < IN_THREAD_BYTES:
+            self._digest.update(part)
+            return
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpulayer-digest")
+        self._taken = self._pool.submit(self._digest.update, part)
+
+    def hexdigest(self) -> str:
+        self._wait()
+        return self._digest.hexdigest()
+
+    def _wait(self) -> None:
+        if self._taken is not None:
+            self._taken.result()
+            self._taken = None
 
 
 def send_parts(path: Path, send: Callable[[bytes, int, int], None], *, part_bytes: int = ARTIFACT_PART_BYTES) -> None:

@@ -81,6 +81,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
         self.waiters.close()
         await self._database.close()
         await asyncio.to_thread(self._artifact_threads.shutdown)
+        self._artifacts.close()
 
     async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
         """Answer one call, by the method of its name: the way in for every transport.

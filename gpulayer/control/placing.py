@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable
 
-from gpulayer.addresses import is_loopback
+from gpulayer.control.presence import presence_of, worker_view
 from gpulayer.control.scheduler.feasible import why_waiting
 from gpulayer.control.scheduler.place import place_queues
-from gpulayer.control.scheduler.view import AUTO, DeviceView, JobView, Placement, View, WorkerView
+from gpulayer.control.scheduler.view import AUTO, JobView, Placement, View
 from gpulayer.control.store import attempts, jobs, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.memory import memory_of
-from gpulayer.control.store.rows import AttemptRow, JobRow, WaitingJob, WorkerRow
+from gpulayer.control.store.rows import AttemptRow, JobRow, WaitingJob
 from gpulayer.protocol import JobId, WorkerId
 from gpulayer.spec import AnyJob, DistributedJob, node_count
 
@@ -23,9 +22,7 @@ def place_queue(connection: StoreConnection, now: float) -> None:
     assert memory is not None, "placements are made by the writer"
     if not memory.waiting:
         return
-    view = read_view(connection, now)
-    if not view.has_room:
-        return
+    fleet = presence_of(connection, now).fleet
     found: dict[str, WaitingJob] = {}
 
     def seen(queue: Iterable[WaitingJob]) -> Iterable[tuple[int, JobView]]:
@@ -34,7 +31,7 @@ def place_queue(connection: StoreConnection, now: float) -> None:
             yield job.sequence, _job_view(job)
 
     # All decided before the first is committed, as that takes it out of its queue.
-    for placement in list(place_queues(view.workers, [seen(queue.values()) for queue in memory.waiting.values()])):
+    for placement in list(place_queues(fleet, [seen(queue.values()) for queue in memory.waiting.values()])):
         job = found[placement.job_id]
         commit_placement(connection, now, placement, attempt=job.attempt)
         jobs.change_job(connection, job.id, accelerator=placement.accelerator)
@@ -63,15 +60,10 @@ def commit_placement(connection: StoreConnection, now: float, placement: Placeme
 
 def read_view(connection: StoreConnection, now: float) -> View:
     """The workers to which something may be given."""
-    memory = memory_of(connection)
-    if memory is None:
-        held = attempts.held_devices(connection)
-        return View(workers=tuple(_worker_view(row, held) for row in workers.all_workers(connection) if not workers.is_silent(row, now)))
-    views: dict[str, WorkerView] = memory.views
-    for row in memory.workers.values():
-        if row.id not in views:
-            views[row.id] = _worker_view(row, memory.held)
-    return View(workers=tuple(views[row.id] for row in memory.workers.values() if not workers.is_silent(row, now)))
+    if connection.memory is not None:
+        return View(workers=presence_of(connection, now).fleet.workers)
+    held = attempts.held_devices(connection)
+    return View(workers=tuple(worker_view(row, held) for row in workers.all_workers(connection) if not workers.is_silent(row, now)))
 
 
 def job_view(spec: AnyJob) -> JobView:
@@ -102,26 +94,3 @@ def _job_view(row: JobRow | WaitingJob) -> JobView:
         accelerator=row.accelerator or AUTO,
         requires=jobs.decode_requires(row.requires),
     )
-
-
-def _worker_view(row: WorkerRow, held: Mapping[WorkerId, Mapping[str, JobId]]) -> WorkerView:
-    return WorkerView(
-        id=row.id,
-        name=row.name,
-        host=row.boot_id,
-        devices=_device_views(row.devices),
-        loopback=_is_loopback(row.address),
-        held=frozenset(held.get(row.id, ())),
-        provides=workers.provided_by(row),
-        draining=row.state == workers.DRAINING,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _device_views(encoded: bytes) -> tuple[DeviceView, ...]:
-    return tuple(
-        DeviceView(id=device.id, accelerator=device.accelerator, index=device.index) for device in attempts.decode_devices(encoded)
-    )
-
-
-_is_loopback = lru_cache(maxsize=1024)(is_loopback)

@@ -8,6 +8,7 @@ from gpulayer.calls import Role
 from gpulayer.control import endings, tokens
 from gpulayer.control.leases import Lease
 from gpulayer.control.placing import place_queue
+from gpulayer.control.presence import presence_of
 from gpulayer.control.store import attempts, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.rows import WorkerRow
@@ -64,7 +65,7 @@ def register_worker(connection: StoreConnection, now: float, *, request: Registe
         registered_at=now if same_boot is None else same_boot.registered_at,
         last_seen_at=now,
     )
-    workers.note_largest_groups(connection, now)
+    presence_of(connection, now).note_largest_groups(connection)
     place_queue(connection, now)
     if caller.role is Role.WORKER:
         tokens.renew_worker_token(connection, now, worker_id)
@@ -145,8 +146,8 @@ def _refuse_held_devices(connection: StoreConnection, now: float, request: Regis
     offered = {device.id for device in request.devices if device.accelerator != "cpu" and not device.simulated}
     if not offered:
         return
-    for row in workers.all_workers(connection):
-        if row.id == worker_id or row.boot_id != request.boot_id or _is_given_up(connection, row, now):
+    for row in workers.workers_of_host(connection, request.boot_id):
+        if row.id == worker_id or _is_given_up(connection, row, now):
             continue
         taken = sorted(offered & {device.id for device in workers.devices_of(row) if not device.simulated})
         if taken:

@@ -8,10 +8,11 @@ from pathlib import PurePath
 
 import msgspec
 
-from gpulayer.control.placing import commit_placement, job_view, read_view
-from gpulayer.control.scheduler.feasible import chosen_kind, kinds_for
-from gpulayer.control.scheduler.place import place_job
-from gpulayer.control.scheduler.view import AUTO, JobView, View
+from gpulayer.control.placing import commit_placement, job_view
+from gpulayer.control.presence import presence_of
+from gpulayer.control.scheduler.feasible import kinds_for
+from gpulayer.control.scheduler.fleet import Fleet
+from gpulayer.control.scheduler.view import AUTO, JobView
 from gpulayer.control.statuses import job_statuses
 from gpulayer.control.store import jobs, workers
 from gpulayer.control.store.connection import StoreConnection
@@ -44,10 +45,10 @@ def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, o
                 fix="Draw a new key for each job.",
             )
         return job_statuses(connection, now, [earlier])[0]
-    view = read_view(connection, now)
+    fleet = presence_of(connection, now).fleet
     demand = job_view(request.spec)
-    kind = _fix_accelerator(connection, view, demand)
-    placement = place_job(view.workers, demand if kind is None else replace(demand, accelerator=kind)) if view.has_room else None
+    kind = _fix_accelerator(connection, fleet, demand)
+    placement = fleet.place_job(demand if kind is None else replace(demand, accelerator=kind)) if fleet.has_room else None
     job = jobs.insert_job(
         connection,
         now,
@@ -67,13 +68,13 @@ def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, o
     return job_statuses(connection, now, [job], {job.id: tasks})[0]
 
 
-def _fix_accelerator(connection: StoreConnection, view: View, job: JobView) -> str | None:
+def _fix_accelerator(connection: StoreConnection, fleet: Fleet, job: JobView) -> str | None:
     """The kind for this job; None leaves `auto` to the first placement.
 
     The best kind with which the living workers could hold it, busy or not. Only where they could with none, what this home
     has ever seen at once decides: real devices first, as the job then waits for them.
     """
-    kind = chosen_kind(view.workers, job)
+    kind = fleet.chosen_kind(job)
     if kind is not None:
         return kind
     seen = workers.read_largest_groups(connection)

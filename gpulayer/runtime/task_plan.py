@@ -13,6 +13,9 @@ from gpulayer.spec import AnyJob, DistributedJob
 EndReason = StopReason | Literal["timeout"]
 """Why an attempt is ended before it is done: by order of the control plane, or because its time is up here."""
 
+SHORT_SECONDS = 0.05
+"""What ends sooner is a short process: that it runs need not be told before its end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
@@ -60,6 +63,9 @@ class TaskEvents(Protocol):
 
     def on_started(self) -> None:
         """The process runs."""
+
+    def on_lasting(self) -> None:
+        """It has run for `SHORT_SECONDS` and still does."""
 
     def on_failure(self, failure: Failure) -> None:
         """The first rank that failed, before its siblings are stopped. May block for a second at most."""

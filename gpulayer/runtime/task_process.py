@@ -28,7 +28,7 @@ from gpulayer.runtime.task_channel import TaskChannel
 from gpulayer.runtime.task_failure import describe_rank_failure
 from gpulayer.runtime.task_inbox import TaskInbox
 from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, PeerMessage, Returned
-from gpulayer.runtime.task_plan import EndReason, TaskEvents, TaskPlan, TaskResult
+from gpulayer.runtime.task_plan import SHORT_SECONDS, EndReason, TaskEvents, TaskPlan, TaskResult
 from gpulayer.runtime.task_processes import ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
 from gpulayer.runtime.task_signals import ask_to_end
@@ -142,6 +142,7 @@ class TaskProcess:
                 rank.pid = self._root_pid
             self._start_clock()
         self._events.on_started()
+        self._inbox.set_deadline("lasting", SHORT_SECONDS, self._events.on_lasting)
 
     def _start_root(self, reader: OutputReader, channel: TaskChannel) -> None:
         """Start the command, or the launcher of the ranks."""

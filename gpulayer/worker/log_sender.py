@@ -20,8 +20,6 @@ EAGER_BYTES = 256 * 1024
 """This much is sent without waiting for the flush interval to pass."""
 REST_BYTES = 64 * 1024
 """So much of an attempt's last output may travel with the word of its end."""
-START_SECONDS = 0.05
-"""How long the word that the process runs is held back: the end of a shorter one says it, too."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,11 +30,12 @@ class LogSender:
     While the server is away, what is read goes on to be held in memory up to a bound and in a file behind that; a batch that
     was not answered is sent again unchanged, so its offsets name the same bytes.
 
-    Its thread begins with `start`, and with the word that the process runs.
+    Its thread begins with `start`, and with the word that the process runs. For a process that ended before that, `close`
+    does without a thread where little is left.
 
     Args:
         send: hands a batch to the control plane; may block.
-        tell_start: tells the control plane that the process runs; may block. Not called for a process that ends at once.
+        tell_start: tells the control plane that the process runs; may block.
         node: for the chunks.
         attempt: for the chunks.
         spool: path of the overflow file.
@@ -77,7 +76,7 @@ class LogSender:
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-logs-{spool.parent.name}", daemon=True)
 
     def start(self) -> None:
-        """The process runs: say so, and ship what comes."""
+        """The process runs and is no short one: say so, and ship what comes."""
         self._thread.start()
 
     def add(self, rank: int | None, stream: Stream, data: bytes) -> None:
@@ -100,10 +99,16 @@ class LogSender:
             self._closing = True
             self._rest_bytes = rest_bytes
             if self._thread.ident is None:
-                self._thread.start()  # no process ever ran; what was said of that is sent all the same
+                self._backlog.seal()
+                if self._abandoned or self._keep_rest():
+                    self._end()
+                else:
+                    self._thread.start()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._ended, timeout=wait)
-            return self._ended and not self._abandoned
+            is_done = self._ended and not self._abandoned
+        self._tell_fault()
+        return is_done
 
     @property
     def rest(self) -> tuple[LogChunk, ...]:
@@ -126,10 +131,7 @@ class LogSender:
 
     def _run(self) -> None:
         try:
-            with self._changed:
-                self._changed.wait_for(lambda: self._abandoned or self._closing, timeout=START_SECONDS)
-                is_short = self._abandoned or self._closing
-            if not is_short:
+            if not self._closing:
                 self._tell_start()
             while (batch := self._next_batch()) and self._deliver(batch):
                 pass
@@ -139,9 +141,19 @@ class LogSender:
             self._tell_fault(error)
         finally:
             with self._changed:
-                self._backlog.close()
-                self._ended = True
-                self._changed.notify_all()
+                self._end()
+
+    def _end(self) -> None:
+        self._backlog.close()
+        self._ended = True
+        self._changed.notify_all()
+
+    def _keep_rest(self) -> bool:
+        """Keep what is left back, where it is as little as that."""
+        if self._backlog.memory_bytes > self._rest_bytes or self._backlog.is_spooled:
+            return False
+        self._rest = self._backlog.take(BATCH_BYTES)
+        return True
 
     def _next_batch(self) -> tuple[LogChunk, ...]:
         """Wait for output that is due; nothing when there will be no more."""
@@ -153,10 +165,7 @@ class LogSender:
             if self._backlog.pending_bytes and not self._backlog.has_sealed:
                 self._changed.wait_for(lambda: self._abandoned or self._is_due(), timeout=self._flush_seconds)
             self._backlog.seal()
-            is_rest = self._closing and self._backlog.memory_bytes <= self._rest_bytes and not self._backlog.is_spooled
-            batch = self._backlog.take(BATCH_BYTES)
-            if is_rest:
-                self._rest, batch = batch, ()
+            batch = () if self._closing and self._keep_rest() else self._backlog.take(BATCH_BYTES)
         self._tell_fault()
         return batch
 

@@ -139,8 +139,10 @@ class TaskRunner:
         self._sender.add(rank, stream, data)
 
     def on_started(self) -> None:
-        assert self._sender is not None
         self._started_at = time.monotonic()
+
+    def on_lasting(self) -> None:
+        assert self._sender is not None
         self._sender.start()
 
     def on_failure(self, failure: Failure) -> None:

@@ -51,6 +51,9 @@ class RecordedEvents:
             self.output.setdefault((rank, stream), bytearray()).extend(data)
             self._changed.notify_all()
 
+    def on_lasting(self):
+        pass
+
     def on_started(self) -> None:
         self.started.set()
 

@@ -1,7 +1,8 @@
 """Artifacts of a home: files named by the SHA-256 of their bytes, in `artifacts/ab/<sha256>`, whole or not there.
 
 They need no rows: a name can only ever hold these bytes. Parts are written to one temporary file per digest, which several
-senders of the same bytes may share, and which any process of the home may finish.
+senders of the same bytes may share, and which any process of the home may finish. Such a file only ever grows, so that what
+was digested of it once needs no second look.
 """
 
 from __future__ import annotations
@@ -10,16 +11,22 @@ import fcntl
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpulayer.disk import begin_writing_back
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge
 from gpulayer.protocol import Digest
 from gpulayer.settings import ARTIFACT_PART_BYTES
 
 ABANDONED_SECONDS = 86400.0
 """An upload that nobody went on with for a day; its sender, should it come back, begins again."""
+
+DIGESTS_KEPT = 16
+"""So many uploads are digested while they arrive; any more are read once again at their end."""
+PIECE_BYTES = 1024 * 1024
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -30,6 +37,15 @@ class ArtifactFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._parts = folder / ".parts"
+        self._growing: dict[Digest, _Growing] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Forget what was digested of unfinished uploads; they can be gone on with."""
+        with self._lock:
+            growing, self._growing = list(self._growing.values()), {}
+        for one in growing:
+            one.close()
 
     def path(self, sha256: Digest) -> Path | None:
         """Where a complete artifact lies; None where it is not, or not whole."""
@@ -50,11 +66,12 @@ class ArtifactFiles:
             with _locked(path):
                 if _is_older(path, now - ABANDONED_SECONDS):  # its sender may have come back meanwhile
                     path.unlink()
+                    self._forget(Digest(path.name))
 
     def put_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
         """Write one part; True once the artifact is whole and its digest right. Blocks on the disk.
 
-        A part may be sent again, or by a second sender; only a gap is refused.
+        A part may be sent again, or by a second sender; what is there stays, and only a gap is refused.
 
         Raises:
             Conflict: there is a gap before this part (`details["offset"]` says where to go on), or the digest is wrong.
@@ -72,6 +89,7 @@ class ArtifactFiles:
         with _locked(temporary) as descriptor:
             if final.is_file():
                 temporary.unlink(missing_ok=True)
+                self._forget(sha256)
                 return True
             size = os.fstat(descriptor).st_size
             if offset > size:
@@ -82,16 +100,52 @@ class ArtifactFiles:
                     fix="Go on from there.",
                     details={"offset": size},
                 )
-            _write_all(descriptor, data, offset)
-            if max(size, offset + len(data)) < total_bytes:
+            added = memoryview(data)[size - offset :]
+            _write_all(descriptor, added, size)
+            end = size + len(added)
+            self._follow(sha256, temporary, descriptor, size, added)
+            begin_writing_back(descriptor, size, end)
+            if end < total_bytes:
                 return False
             self._finish(descriptor, temporary, final, sha256, total_bytes)
             return True
 
-    def _finish(self, descriptor: int, temporary: Path, final: Path, sha256: Digest, total_bytes: int) -> None:
+    def _follow(self, sha256: Digest, temporary: Path, descriptor: int, size: int, added: memoryview) -> None:
+        """Digest what was added to a file of this size; the caller holds the file's lock."""
+        dropped = []
+        with self._lock:
+            growing = self._growing.get(sha256)
+            if growing is not None and not growing.is_of(descriptor):
+                dropped.append(self._growing.pop(sha256))
+                growing = None
+            if growing is None and size == 0:
+                growing = self._growing[sha256] = _Growing(temporary)
+                if len(self._growing) > DIGESTS_KEPT:
+                    dropped.append(self._growing.pop(next(iter(self._growing))))
+        for one in dropped:
+            one.close()
+        if growing is not None:
+            growing.add(descriptor, size, added)
+
+    def _forget(self, sha256: Digest) -> None:
+        with self._lock:
+            growing = self._growing.pop(sha256, None)
+        if growing is not None:
+            growing.close()
+
+    def _digest_of(self, sha256: Digest, descriptor: int) -> str:
+        with self._lock:
+            growing = self._growing.pop(sha256, None)
+        if growing is not None:
+            growing.close()
+            if growing.is_of(descriptor):
+                return growing.hexdigest()
         with open(descriptor, "rb", closefd=False) as file:
             file.seek(0)
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _finish(self, descriptor: int, temporary: Path, final: Path, sha256: Digest, total_bytes: int) -> None:
+        found = self._digest_of(sha256, descriptor)
         if found != sha256:
             size = os.fstat(descriptor).st_size
             temporary.unlink()
@@ -115,6 +169,39 @@ class ArtifactFiles:
         if not _DIGEST.fullmatch(sha256):
             raise InvalidSpec("An artifact's name is a SHA-256 in lower-case hexadecimal digits.", asked=repr(sha256))
         return self._folder / sha256[:2] / sha256
+
+
+class _Growing:
+    """The digest of a file as far as it has arrived.
+
+    Holds the file open: its number on the disk is no other file's as long as that lasts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+        facts = os.fstat(self._descriptor)
+        self._number = (facts.st_dev, facts.st_ino)
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def is_of(self, descriptor: int) -> bool:
+        facts = os.fstat(descriptor)
+        return (facts.st_dev, facts.st_ino) == self._number
+
+    def add(self, descriptor: int, size: int, added: memoryview) -> None:
+        """Take in what was added, and before it what another process has added up to `size`."""
+        while self._size < size:
+            data = os.pread(descriptor, min(PIECE_BYTES, size - self._size), self._size)
+            self._digest.update(data)
+            self._size += len(data)
+        self._digest.update(added)
+        self._size += len(added)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 @contextmanager
@@ -145,8 +232,7 @@ def _is_older(path: Path, than: float) -> bool:
         return False
 
 
-def _write_all(descriptor: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
+def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
     while view:
         written = os.pwrite(descriptor, view, offset)
         view, offset = view[written:], offset + written

@@ -38,10 +38,12 @@ class Memory:
         workers: those that are not gone.
         held: worker → device → the job that holds it.
         waiting: the jobs that wait, by demand and then in the order of submission.
-        views: what the scheduler sees of a worker, for as long as nothing changed about it; made and read by `placing`.
+        of_host: boot id → workers that are not gone.
+        changed: workers about which what the scheduler sees changed since the presence last looked.
+        presence: who is there; made, read and kept up to date by `control.presence`.
     """
 
-    __slots__ = ("_queues", "_version", "held", "is_loaded", "views", "waiting", "workers")
+    __slots__ = ("_queues", "_version", "changed", "held", "is_loaded", "of_host", "presence", "waiting", "workers")
 
     def __init__(self) -> None:
         self._version: int | None = None
@@ -53,7 +55,9 @@ class Memory:
         self.workers: dict[WorkerId, WorkerRow] = {}
         self.held: dict[WorkerId, dict[str, JobId]] = {}
         self.waiting: dict[Demand, OrderedDict[int, WaitingJob]] = {}
-        self.views: dict[str, Any] = {}
+        self.of_host: dict[str, set[WorkerId]] = {}
+        self.changed: set[WorkerId] = set()
+        self.presence: Any = None
         self._queues: dict[JobId, tuple[Demand, int]] = {}
 
     def check(self, connection: StoreConnection) -> None:
@@ -65,7 +69,8 @@ class Memory:
 
     def load(self, connection: StoreConnection) -> None:
         """Read everything; inside the transaction that will use it."""
-        self.workers = {row.id: row for row in rows.PRESENT_WORKERS.all(connection)}
+        for row in rows.PRESENT_WORKERS.each(connection):
+            self.put_worker(row)
         for reservation in rows.RESERVATIONS.all(connection):
             self.held.setdefault(reservation.worker_id, {})[reservation.device_id] = reservation.job_id
         for job in rows.WAITING_JOBS.all(connection):
@@ -75,26 +80,28 @@ class Memory:
     # ---- following the writer's own changes
 
     def put_worker(self, row: WorkerRow) -> None:
-        self.views.pop(row.id, None)
-        if row.state == rows.GONE:
-            self.workers.pop(row.id, None)
-        else:
+        self.changed.add(row.id)
+        before = self.workers.pop(row.id, None) if row.state == rows.GONE else self.workers.get(row.id)
+        if before is not None and (row.state == rows.GONE or before.boot_id != row.boot_id):
+            of_host = self.of_host[before.boot_id]
+            of_host.discard(row.id)
+            if not of_host:
+                del self.of_host[before.boot_id]
+        if row.state != rows.GONE:
             self.workers[row.id] = row
+            self.of_host.setdefault(row.boot_id, set()).add(row.id)
 
     def hear_worker(self, row: WorkerRow) -> None:
-        """As `put_worker`, for a word that changes nothing of what the scheduler sees while the worker is there."""
-        if row.id in self.workers:
-            self.workers[row.id] = row
-        else:
-            self.put_worker(row)
+        """As `put_worker`, for a word that changes nothing of what the scheduler sees of a worker that was there before."""
+        self.workers[row.id] = row
 
     def hold(self, worker_id: WorkerId, job_id: JobId, device_ids: list[str]) -> None:
-        self.views.pop(worker_id, None)
+        self.changed.add(worker_id)
         self.held.setdefault(worker_id, {}).update(dict.fromkeys(device_ids, job_id))
 
     def release(self, worker_id: WorkerId, job_id: JobId) -> None:
         """What this job held there is free: of one job at most one attempt is alive."""
-        self.views.pop(worker_id, None)
+        self.changed.add(worker_id)
         held = self.held.get(worker_id, {})
         for device_id in [device_id for device_id, holder in held.items() if holder == job_id]:
             del held[device_id]

@@ -50,12 +50,27 @@ _RENEW = Statement(
     .where(workers.c.id == bindparam("worker_id"), workers.c.boot == bindparam("of_boot"))
     .values(renewals=workers.c.renewals + 1, last_seen_at=bindparam("now"), state=bindparam("to_state"))
 )
+_insert_group = sqlite_insert(largest_groups).values({name: bindparam(name) for name in LargestGroup._fields})
+_PUT_LARGEST_GROUP = Statement(
+    _insert_group.on_conflict_do_update(
+        index_elements=["accelerator", "simulated", "devices"],
+        set_={"workers": _insert_group.excluded.workers},
+        where=largest_groups.c.workers < _insert_group.excluded.workers,
+    )
+)
 _frameworks_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 def new_worker_id() -> WorkerId:
     """An id that no worker has."""
     return WorkerId("w" + secrets.token_hex(6))
+
+
+def workers_of_host(connection: StoreConnection, boot_id: str) -> list[WorkerRow]:
+    """The workers of one host that are not gone, in the order of their registration; asked by the writer."""
+    memory = memory_of(connection)
+    assert memory is not None, "only the writer has a memory"
+    return sorted((memory.workers[worker_id] for worker_id in memory.of_host.get(boot_id, ())), key=lambda row: (row.registered_at, row.id))
 
 
 def find_worker(connection: StoreConnection, worker_id: WorkerId) -> WorkerRow | None:
@@ -103,7 +118,11 @@ def renew(connection: StoreConnection, now: float, *, worker_id: WorkerId, boot:
     state = ALIVE if row.state == GONE else row.state
     _RENEW.run(connection, worker_id=worker_id, of_boot=boot, now=now, to_state=state)
     if (memory := memory_to_follow(connection)) is not None:
-        memory.hear_worker(row._replace(renewals=row.renewals + 1, last_seen_at=now, state=state))
+        heard = row._replace(renewals=row.renewals + 1, last_seen_at=now, state=state)
+        if was_away or now < row.last_seen_at:
+            memory.put_worker(heard)
+        else:
+            memory.hear_worker(heard)
     if was_away:
         changes.emit(connection, WORKERS_TOPIC)
     return was_away
@@ -135,29 +154,9 @@ def is_silent(row: WorkerRow, now: float) -> bool:
     return bool(now - row.last_seen_at > IDLE_LEASE_SECONDS)
 
 
-def note_largest_groups(connection: StoreConnection, now: float) -> None:
-    """Remember how many workers are alive at once with at least so many devices of a kind.
-
-    Simulated devices are counted apart: what was once simulated here is no reason to wait for the real thing.
-    """
-    counts: dict[tuple[str, bool], list[int]] = {}
-    for row in all_workers(connection):
-        if is_silent(row, now):
-            continue
-        kinds = [(device.accelerator, device.simulated) for device in devices_of(row)]
-        for kind in set(kinds):
-            counts.setdefault(kind, []).append(kinds.count(kind))
-    for (accelerator, simulated), sizes in counts.items():
-        for size in set(sizes):
-            alive = sum(other >= size for other in sizes)
-            insert = sqlite_insert(largest_groups).values(accelerator=accelerator, simulated=int(simulated), devices=size, workers=alive)
-            connection.execute(
-                insert.on_conflict_do_update(
-                    index_elements=["accelerator", "simulated", "devices"],
-                    set_={"workers": alive},
-                    where=largest_groups.c.workers < alive,
-                )
-            )
+def put_largest_group(connection: StoreConnection, group: LargestGroup) -> None:
+    """Store that so many workers are alive at once, unless more were before."""
+    _PUT_LARGEST_GROUP.run(connection, **group._asdict())
 
 
 def read_largest_groups(connection: StoreConnection) -> list[LargestGroup]:

@@ -1,6 +1,7 @@
 """Artifacts: content-addressed bytes, streamed both ways in pieces.
 
 Files are read off the loop; what is received goes to the control plane piece by piece, so that no part is ever held whole.
+While one piece is on its way to or from the disk, the next one is on the wire.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from copy import copy
 from pathlib import Path
 from typing import BinaryIO
 
+from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import stream_request_body
 
@@ -21,6 +24,8 @@ from gpulayer.settings import ARTIFACT_PART_BYTES
 from gpulayer_server.identity import GPUlayerHandler, either_credential
 
 PIECE_BYTES = 1024 * 1024
+READ_BYTES = 256 * 1024
+"""What is asked of the socket at once while a body comes."""
 PART_LIMIT_BYTES = ARTIFACT_PART_BYTES + 64 * 1024
 """A part and some slack for a client that counts in other units."""
 
@@ -42,10 +47,12 @@ class ArtifactHandler(GPUlayerHandler):
     _is_complete = False
     _refusal: GPUlayerError | None = None
     _received_bytes = 0
+    _waiting_bytes = 0
+    _storing: asyncio.Task[None] | None = None
+    _usual_read_bytes = 0
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler narrows it
         await super().prepare()
-        self._piece = bytearray()
         if self.request.method != "PUT":
             return
         self.caller = await self.authenticate(Action.EXECUTE, _READERS_AND_WRITERS)
@@ -54,6 +61,21 @@ class ArtifactHandler(GPUlayerHandler):
         if int(self.request.headers.get("Content-Length") or 0) > PART_LIMIT_BYTES:
             self.set_header("Connection", "close")
             raise _part_too_large()
+        self._pieces: list[bytes] = []
+        self._read_in_large_pieces()
+
+    def _read_in_large_pieces(self) -> None:
+        """Ask the connection for more at once than the 64 kB of a head, for as long as this body lasts."""
+        connection = self.request.connection
+        if isinstance(connection, HTTP1Connection):
+            connection.params = copy(connection.params)  # the server's own are shared by all of its requests
+            connection.params.chunk_size = PIECE_BYTES
+            self._usual_read_bytes, connection.stream.read_chunk_size = connection.stream.read_chunk_size, READ_BYTES
+
+    def on_finish(self) -> None:
+        connection = self.request.connection
+        if self._usual_read_bytes and isinstance(connection, HTTP1Connection):
+            connection.stream.read_chunk_size = self._usual_read_bytes
 
     async def data_received(self, chunk: bytes) -> None:
         if self.request.method != "PUT" or self._refusal is not None or self._finished:
@@ -62,25 +84,39 @@ class ArtifactHandler(GPUlayerHandler):
         if self._received_bytes > PART_LIMIT_BYTES:
             self._refusal = _part_too_large()
             return
-        self._piece += chunk
-        if len(self._piece) >= PIECE_BYTES:
+        self._pieces.append(chunk)
+        self._waiting_bytes += len(chunk)
+        if self._waiting_bytes >= PIECE_BYTES:
             await self._store_piece()
 
     async def _store_piece(self) -> None:
-        data = bytes(self._piece)
-        self._piece.clear()
+        """Begin to store what has come, once what came before it is stored."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._waiting_bytes = 0
+        await self._stored()
+        if self._refusal is None:
+            self._storing = asyncio.create_task(self._store(data, self._offset))
+            self._offset += len(data)
+
+    async def _stored(self) -> None:
+        if self._storing is not None:
+            storing, self._storing = self._storing, None
+            await storing
+
+    async def _store(self, data: bytes, offset: int) -> None:
         try:
             self._is_complete = await self.host.control_plane.put_artifact_part(
-                self._digest, offset=self._offset, total_bytes=self._total, data=data
+                self._digest, offset=offset, total_bytes=self._total, data=data
             )
         except GPUlayerError as error:
             self._refusal = error  # raised here, tornado would close the connection without an answer
-        self._offset += len(data)
 
     @either_credential(Action.EXECUTE, _READERS_AND_WRITERS)
     async def put(self, sha256: str) -> None:  # noqa: ARG002 (taken in `prepare`)
-        if self._refusal is None and (self._piece or not self._received_bytes):
+        if self._refusal is None and (self._pieces or not self._received_bytes):
             await self._store_piece()
+        await self._stored()
         if self._refusal is not None:
             raise self._refusal
         await self.finish({"complete": self._is_complete, "offset": self._offset})
@@ -96,10 +132,13 @@ class ArtifactHandler(GPUlayerHandler):
         try:
             self.set_header("Content-Type", _BYTES)
             self.set_header("Content-Length", str(size))
-            while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            reading = asyncio.create_task(asyncio.to_thread(file.read, PIECE_BYTES))
+            while piece := await reading:
+                reading = asyncio.create_task(asyncio.to_thread(file.read, PIECE_BYTES))
                 self.write(piece)
-                await self.flush()  # waits while the reader is slow, so that no more than a piece is in memory
+                await self.flush()  # waits while the reader is slow, so that no more than two pieces are in memory
         except StreamClosedError:
+            await reading
             return  # the reader has gone
         finally:
             file.close()
@@ -109,7 +148,7 @@ class ArtifactHandler(GPUlayerHandler):
         return self._path(sha256).stat().st_size
 
     def _open(self, sha256: Digest) -> tuple[BinaryIO, int]:
-        file = self._path(sha256).open("rb")
+        file = self._path(sha256).open("rb", buffering=0)
         return file, os.fstat(file.fileno()).st_size
 
     def _path(self, sha256: Digest) -> Path:

@@ -34,7 +34,7 @@ def _lines(job) -> list[str]:
 @pytest.fixture
 def each_word_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start and output are told by calls of their own, also those of a job that ends at once."""
-    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 0.0)
+    monkeypatch.setattr("gpulayer.runtime.task_process.SHORT_SECONDS", 0.0)
     monkeypatch.setattr("gpulayer.worker.task_runner.REST_BYTES", -1)
 
 
@@ -79,7 +79,7 @@ print("trouble", file=sys.stderr)
 
 
 def test_a_short_job_is_told_with_one_call(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
+    monkeypatch.setattr("gpulayer.runtime.task_process.SHORT_SECONDS", 600.0)
     agent = place.start_agent()
     job = place.client.submit(CommandJob(["sh", "-c", "echo one; echo two >&2; printf END"])).wait(60)
     assert job.state is JobState.SUCCEEDED
@@ -89,7 +89,7 @@ def test_a_short_job_is_told_with_one_call(place: WorkerPlace, monkeypatch: pyte
 
 
 def test_the_word_of_an_end_brings_the_next_assignment(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
+    monkeypatch.setattr("gpulayer.runtime.task_process.SHORT_SECONDS", 600.0)
     jobs = [place.client.submit(CommandJob(["sh", "-c", f"echo {number}"])) for number in range(5)]
     agent = place.start_agent(cpu_devices=1)
     for number, job in enumerate(jobs):
@@ -102,7 +102,7 @@ def test_the_word_of_an_end_brings_the_next_assignment(place: WorkerPlace, monke
 
 
 def test_more_output_than_a_finish_carries_goes_ahead_of_it(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpulayer.worker.log_sender.START_SECONDS", 600.0)
+    monkeypatch.setattr("gpulayer.runtime.task_process.SHORT_SECONDS", 600.0)
     agent = place.start_agent()
     job = place.client.submit(CommandJob(["sh", "-c", "seq 100000; exit 3"])).wait(60)
     assert job.exit_code == 3
@@ -204,7 +204,7 @@ def test_a_finish_whose_answer_was_lost_is_said_again(place: WorkerPlace) -> Non
         return False
 
     agent.transport.lose_answer = lose
-    job = place.client.submit(CommandJob(["sh", "-c", "echo once"])).wait(60)
+    job = place.client.submit(CommandJob(["sh", "-c", "echo once; sleep 0.2"])).wait(60)
     assert job.state is JobState.SUCCEEDED
     assert _lines(job) == ["once"]
     assert lost.count("append_logs") == 2
@@ -296,7 +296,7 @@ def test_an_agent_goes_on_with_the_next_server_of_its_home(place: WorkerPlace) -
     second = CuttableTransport(place.control_plane.worker_transport())
     agent = place.start_agent(transport=first, rediscover=lambda: second)
     first.cut()
-    job = place.client.submit(CommandJob(["sh", "-c", "echo there"])).wait(60)
+    job = place.client.submit(CommandJob(["sh", "-c", "echo there; sleep 0.2"])).wait(60)
     assert job.state is JobState.SUCCEEDED
     assert _lines(job) == ["there"]
     assert agent.error is None
@@ -334,7 +334,7 @@ def test_a_busy_server_is_asked_again_and_no_job_is_lost(place: WorkerPlace) -> 
         return False
 
     agent.transport.lose_answer = refuse
-    assert place.client.submit(CommandJob(["sh", "-c", "echo there"])).wait(60).state is JobState.SUCCEEDED
+    assert place.client.submit(CommandJob(["sh", "-c", "echo there; sleep 0.2"])).wait(60).state is JobState.SUCCEEDED
     agent.transport.wait_for_call("finish_task", 3)
     assert sorted(refused) == sorted(2 * ("acquire_task", "start_task", "append_logs", "finish_task"))
     assert job.refresh().state is JobState.RUNNING

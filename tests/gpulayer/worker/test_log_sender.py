@@ -69,6 +69,49 @@ def test_what_is_printed_before_the_end_is_stored_at_the_end_in_one_batch(server
     assert len(server.batches) == 1
 
 
+def _unstarted(server: Server, tmp_path: Path) -> LogSender:
+    told = {
+        "on_lost": pytest.fail,
+        "on_fault": pytest.fail,
+        "tell_start": lambda: pytest.fail("a short process's start is told with its end"),
+    }
+    return LogSender(server, node=0, attempt=1, spool=tmp_path / "spool", clock=lambda: 1.0, **told)
+
+
+def test_the_last_output_of_a_short_process_is_kept_for_the_word_of_its_end(server: Server, tmp_path: Path) -> None:
+    sender = _unstarted(server, tmp_path)
+    sender.add(0, "stdout", b"first\nEND")
+    sender.add(0, "stderr", b"x")
+    assert sender.close(WAIT, rest_bytes=64 * 1024)
+    assert [(chunk.stream, chunk.data) for chunk in sender.rest] == [("stdout", b"first\nEND"), ("stderr", b"x")]
+    assert server.batches == []
+
+
+def test_more_than_that_is_sent(server: Server, tmp_path: Path) -> None:
+    sender = _unstarted(server, tmp_path)
+    sender.add(0, "stdout", b"x" * 100_000)
+    assert sender.close(WAIT, rest_bytes=64 * 1024)
+    assert sender.rest == ()
+    assert server.text() == b"x" * 100_000
+
+
+def test_what_is_left_of_a_longer_one_is_kept_too(server: Server, tmp_path: Path) -> None:
+    sender = _sender(server, tmp_path, flush_seconds=0.01)
+    sender.add(0, "stdout", b"sent")
+    server.wait_for_batches(1)
+    sender.add(0, "stdout", b"x" * 1000)
+    assert sender.close(WAIT, rest_bytes=64 * 1024)
+    assert server.text() + b"".join(chunk.data for chunk in sender.rest) == b"sent" + b"x" * 1000
+
+
+def test_an_abandoned_sender_that_never_started_ends(server: Server, tmp_path: Path) -> None:
+    sender = _unstarted(server, tmp_path)
+    sender.add(0, "stdout", b"x")
+    sender.abandon()
+    assert not sender.close(WAIT)
+    assert server.batches == []
+
+
 def test_unfinished_lines_are_sent_after_the_flush_interval(server: Server, tmp_path: Path) -> None:
     sender = _sender(server, tmp_path, flush_seconds=0.05)
     sender.add(0, "stdout", b"no newline")
