@@ -127,7 +127,7 @@ class Channel:
 
     def _receive(self, peer: ChannelPeer) -> list[tuple[dict[str, Any], list[int]]] | None:
         try:
-            return peer.connection.receive()
+            return peer.connection.receive(wait=False)
         except OSError as error:
             _log.warning("hung up on a process of the task: %s", error)
             return None

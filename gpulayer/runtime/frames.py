@@ -49,13 +49,19 @@ class FrameSocket:
             if sent < len(data):
                 self._socket.sendall(data[sent:])
 
-    def receive(self) -> list[tuple[dict[str, Any], list[int]]] | None:
+    def receive(self, *, wait: bool = True) -> list[tuple[dict[str, Any], list[int]]] | None:
         """Read once and return the messages that are complete, with their files.
 
         None when the other end is gone, or what it sends is no message: then nothing further can be told apart.
+
+        Args:
+            wait: block until there is something; else there may be no message.
         """
+        flags = _CLOSE_ON_EXEC if wait else _CLOSE_ON_EXEC | socket.MSG_DONTWAIT
         try:
-            data, files, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_FILES, _CLOSE_ON_EXEC)
+            data, files, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_FILES, flags)
+        except BlockingIOError:
+            return []
         except ConnectionError:
             return None
         for file in files:

@@ -1,12 +1,13 @@
 """A parked interpreter: forked ahead, idle on a socket, and then turned into one Python job as if just started.
 
-Runs below a task keeper, which forks it (`keeper.py`) and says what to become. How a job that starts here differs from one
+Runs below a task keeper, which forks it (`task_keeper.py`) and says what to become. How a job that starts here differs from one
 that starts as a new program stands in ADR-0030. The job's code runs in `parked_job.py`.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import importlib
 import io
 import json
@@ -101,8 +102,9 @@ def park(end: int, parent: int) -> NoReturn:
     except PlaceRefused as refused:
         connection.sendall(pack_failure(refused.error, refused.at))
         os._exit(127)
-    except OSError as error:
-        connection.sendall(pack_failure(error, "start"))
+    except Exception as error:  # noqa: BLE001 - nothing of the job has run: whatever it is, the job fails to start and the agent says why
+        failure = error if isinstance(error, OSError) else OSError(errno.EINVAL, str(error))
+        connection.sendall(pack_failure(failure, f"start: {error}"))
         os._exit(127)
     form, argv = message["form"], message["argv"]
     connection.close()  # nothing was said on it, so the job runs

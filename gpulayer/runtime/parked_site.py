@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipimport
 from typing import Any
 
 
@@ -20,21 +21,27 @@ class ParkedSite:
         self._loaded = loaded - {name.partition(".")[0] for name in bare}
         self._loaded_beside_rank = loaded - {name.partition(".")[0] for name in rank}
         self._changed_at = {path: _changed_at(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
-        self._path_files = _path_files(self._changed_at)
+        self._path_files = _find_path_files(self._changed_at)
 
     def refuse(self, message: dict[str, Any]) -> str | None:
         """Why this job must start as a new program, or None."""
         changed = {path: _changed_at(path) for path in self._changed_at}
         if changed != self._changed_at:
             # New modules are found; what Python does with `.pth` files at its start is not done again.
-            if _path_files(changed) != self._path_files:
+            found = _find_path_files(changed)
+            if found is None:
+                return "the environment is being changed"
+            if found != self._path_files:
                 return "the .pth files of the environment have changed"
             self._changed_at = changed
         if message["form"] == "-c" and sys.version_info >= (3, 13):
             return "tracebacks of `-c` show its lines from Python 3.13 on"
         folder = message["cwd"]
         if message["form"] == "script":
-            folder = os.path.dirname(os.path.realpath(os.path.join(folder, message["argv"][1])))  # noqa: PTH118, PTH120
+            script = os.path.realpath(os.path.join(folder, message["argv"][1]))  # noqa: PTH118
+            if _is_archive(script):
+                return "it is an archive, which may bring modules that are loaded already"
+            folder = script if os.path.isdir(script) else os.path.dirname(script)  # noqa: PTH112, PTH120
         elif message["form"] == "rank":
             folder = os.path.dirname(os.path.realpath(os.path.join(folder, message["argv"][3])))  # noqa: PTH118, PTH120
         try:
@@ -52,13 +59,24 @@ def _changed_at(path: str) -> int | None:
         return None
 
 
-def _path_files(folders: dict[str, int | None]) -> set[tuple[str, int, int]]:
-    """Name, time and size of every `.pth` file."""
+def _is_archive(path: str) -> bool:
+    try:
+        zipimport.zipimporter(path)
+    except (zipimport.ZipImportError, OSError):
+        return False
+    return True
+
+
+def _find_path_files(folders: dict[str, int | None]) -> set[tuple[str, int, int]] | None:
+    """Name, time and size of every `.pth` file; None where somebody is at work on them."""
     found = set()
-    for folder, changed_at in folders.items():
-        if changed_at is not None:
-            for entry in os.scandir(folder):
-                if entry.name.endswith(".pth"):
-                    stat = entry.stat()
-                    found.add((entry.path, stat.st_mtime_ns, stat.st_size))
+    try:
+        for folder, changed_at in folders.items():
+            if changed_at is not None:
+                for entry in os.scandir(folder):
+                    if entry.name.endswith(".pth"):
+                        stat = entry.stat(follow_symlinks=False)
+                        found.add((entry.path, stat.st_mtime_ns, stat.st_size))
+    except OSError:
+        return None
     return found

@@ -24,6 +24,7 @@ from gpulayer import settings
 from gpulayer.errors import Interrupted
 from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.frames import FrameSocket
+from gpulayer.runtime.rank_environment import is_scrubbed
 from gpulayer.runtime.task_processes import ProcessExit, TaskProcesses
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ class _TaskKeeper:
 
     def receive(self) -> bool:
         """Pass on what has arrived; False when the task keeper is gone."""
-        messages = self.connection.receive()
+        # The number of a file that was closed a moment ago may be this one's by now: there need not be anything.
+        messages = self.connection.receive(wait=False)
         if messages is None:
             return False
         for message, _ in messages:
@@ -68,8 +70,8 @@ class Keeper:
         self.python = python
         self.thread = EventThread()
         """Reads what comes from this keeper, and whatever else its tasks have to wait for."""
-        self.environment: dict[str, str] = {}
-        """What parked interpreters were started with."""
+        self.environment = _parked_environment()
+        """What parked interpreters are started with."""
         self.preload_refused: str | None = None
         """The module after whose import no process could be parked, and why; nothing is preloaded then."""
         self._spares = spares
@@ -191,9 +193,6 @@ class Keeper:
         if self._folder is None:
             # Under /tmp whatever TMPDIR says: a unix socket's path holds 107 bytes at most, 103 on macOS.
             self._folder = Path(tempfile.mkdtemp(prefix="gpulayer-", dir="/tmp"))
-        environment = settings.inherited_environment()
-        environment.pop("PYTHONUNBUFFERED", None)  # a parked interpreter can be made unbuffered and not the reverse
-        self.environment = environment
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         modules = () if self.preload_refused is not None else self._preload
         with theirs:
@@ -204,7 +203,7 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
-                env=environment,
+                env=self.environment,
             )
         connection = FrameSocket(ours)
         self._connection = connection
@@ -234,13 +233,13 @@ class Keeper:
     # ---- event thread
 
     def _hear_keeper(self, connection: FrameSocket) -> None:
-        messages = connection.receive()
+        messages = connection.receive(wait=False)
         for message, _ in messages or ():
             if message["event"] == "preload_refused":
                 self.preload_refused = message["why"]
                 _log.warning("interpreters are parked without what was to be preloaded: %s", message["why"])
         if messages is None:
-            self._has_ended = True
+            self._has_ended = self._has_ended or connection is self._connection
             self.thread.remove(connection)
 
     def _hear_task_keeper(self, task_keeper: _TaskKeeper) -> None:
@@ -291,3 +290,10 @@ def _forget_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _parked_environment() -> dict[str, str]:
+    """The agent's, without what jobs must not see: a parked interpreter's memory is a job's later."""
+    environment = {name: value for name, value in settings.inherited_environment().items() if not is_scrubbed(name)}
+    environment.pop("PYTHONUNBUFFERED", None)  # a parked interpreter can be made unbuffered and not the reverse
+    return environment

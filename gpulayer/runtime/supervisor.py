@@ -16,7 +16,11 @@ from gpulayer.runtime.process_tree import IS_LINUX, become_subreaper, find_desce
 
 
 class Supervisor:
-    """What the keeper and a task keeper share: one socket to the agent, children, and an end that leaves nothing behind."""
+    """A single-threaded process that serves one connection; subclasses say what a message and a child's end mean.
+
+    Args:
+        connection: to the agent.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = FrameSocket(connection)

@@ -101,7 +101,7 @@ class TaskKeeperProcess(Supervisor):
         Returns:
             The process's id, and what kept it from becoming that: nothing where it runs.
         """
-        for _ in range(2):
+        for _ in range(3):
             if self._parked is None:
                 self._park()
             if self._parked is None or self._parked_connection is None:

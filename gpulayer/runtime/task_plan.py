@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from gpulayer import settings
 from gpulayer.protocol import Device, Failure, JobId, RankOutcome, StopReason, Stream, TaskId
 from gpulayer.spec import AnyJob, DistributedJob
 
@@ -33,7 +32,7 @@ class TaskPlan:
         python: the interpreter that `python` means, and that ranks run under.
         workspace: holds `source/` (the working directory), `inputs/` and `output/`.
         env: the whole environment of the processes (`rank_environment.task_environment`).
-        start: whether a Python command may start in a parked interpreter; as GPULAYER_START says.
+        start: whether a Python command may start in a parked interpreter.
     """
 
     spec: AnyJob
@@ -47,7 +46,7 @@ class TaskPlan:
     python: str
     workspace: Path
     env: dict[str, str]
-    start: Literal["auto", "cold"] = field(default_factory=settings.start_mode)
+    start: Literal["auto", "cold"] = "auto"
 
     @property
     def local_ranks(self) -> int:

@@ -32,8 +32,7 @@ from gpulayer.runtime.task_plan import SHORT_SECONDS, EndReason, TaskEvents, Tas
 from gpulayer.runtime.task_processes import ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
 from gpulayer.runtime.task_signals import ask_to_end
-from gpulayer.runtime.torchrun import launcher_command
-from gpulayer.runtime.warm_start import Start, plan_start
+from gpulayer.runtime.warm_start import start_of
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
 
@@ -46,7 +45,7 @@ _LAUNCHER_END_SECONDS = 120.0
 
 
 class TaskProcess:
-    """One attempt; `start`, then `wait`. All methods may be called from any thread."""
+    """One attempt; `run`, or `start` and then `wait`. All methods may be called from any thread."""
 
     def __init__(self, plan: TaskPlan, keeper: Keeper, events: TaskEvents) -> None:
         self._plan = plan
@@ -70,7 +69,7 @@ class TaskProcess:
         self._done = threading.Event()
         self._result = TaskResult(state="failed", ranks=(), failure=self._describe_failure("start", "A fault in GPUlayer."))
         self._processes: TaskProcesses | None = None
-        self._start = self._plan_start()
+        self._start = start_of(plan, keeper.python, keeper.environment)
 
     def start(self) -> None:
         """Start the attempt on a thread of its own; whatever keeps it from running is in the result."""
@@ -173,14 +172,6 @@ class TaskProcess:
     def _fault_handler(self, what: str) -> Callable[[Exception], None]:
         return lambda error: self._inbox.put(lambda: self._give_up("launcher", f"A fault on the worker, {what}: {error}"))
 
-    def _plan_start(self) -> Start:
-        plan, keeper = self._plan, self._keeper
-        if isinstance(plan.spec, DistributedJob):
-            return Start(argv=launcher_command(plan.spec, plan.python), is_python=True)
-        return plan_start(
-            plan.spec.argv, plan.env, python=plan.python, parked_python=keeper.python, parked_env=keeper.environment, mode=plan.start
-        )
-
     def _finish(self) -> None:
         self._is_over = True
 
@@ -236,7 +227,11 @@ class TaskProcess:
     def _note_returned(self, rank: LocalRank) -> None:
         rank.returned = True
         # An exit handler that hangs is ended and doesn't turn success into failure.
-        self._inbox.set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._signal_rank(rank, signal.SIGKILL))
+        self._inbox.set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._end_exit(rank))
+
+    def _end_exit(self, rank: LocalRank) -> None:
+        rank.outstayed = True
+        self._signal_rank(rank, signal.SIGKILL)
 
     def _handle_hang_up(self, peer: ChannelPeer) -> None:
         rank = self._ranks.find_peer(peer)
@@ -248,8 +243,8 @@ class TaskProcess:
         if rank is not None:
             if rank.exit is None:
                 rank.exit = ended
-                if ended.exit_code and rank.peer is None:
-                    rank.returned = False  # a plain command: what its exit handlers make of the exit code counts
+                if rank.peer is None and (ended.exit_code or (ended.signal and not rank.outstayed)):
+                    rank.returned = False  # a plain command: what its exit handlers make of its end counts
             self._inbox.drop_deadline(f"exit of {rank.rank}")
             self._note_failed(rank)
         elif ended.pid == self._root_pid:

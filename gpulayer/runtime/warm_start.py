@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpulayer.runtime.process_tree import IS_LINUX
+from gpulayer.runtime.task_plan import TaskPlan
+from gpulayer.runtime.torchrun import launcher_command
+from gpulayer.spec import DistributedJob
 
 StartMode = Literal["auto", "cold"]
 Form = Literal["-c", "-m", "script", "rank"]
@@ -49,6 +52,13 @@ class Start:
     def executable(self) -> str:
         """What `sys.executable` is."""
         return self.argv[0]
+
+
+def start_of(plan: TaskPlan, parked_python: str, parked_env: Mapping[str, str]) -> Start:
+    """How the first process of a task starts: its command, or the launcher of its ranks; see `plan_start`."""
+    if isinstance(plan.spec, DistributedJob):
+        return Start(argv=launcher_command(plan.spec, plan.python), is_python=True)
+    return plan_start(plan.spec.argv, plan.env, python=plan.python, parked_python=parked_python, parked_env=parked_env, mode=plan.start)
 
 
 def plan_start(

@@ -13,8 +13,6 @@ import time
 import uuid
 from collections.abc import Callable
 
-import msgspec
-
 from gpulayer import settings
 from gpulayer._version import __version__
 from gpulayer.client.held_calls import pause_after
@@ -42,8 +40,9 @@ from gpulayer.worker.address import address_towards
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.heartbeat import HeartbeatLoop
+from gpulayer.worker.seen import SeenAttempts
 from gpulayer.worker.server_link import PASSING, Retries, ServerLink
-from gpulayer.worker.slots import Slots
+from gpulayer.worker.slots import Slots, own_devices
 from gpulayer.worker.task_place import TaskPlace
 from gpulayer.worker.task_runner import LEAVE_FLUSH_SECONDS, TaskRunner
 from gpulayer.worker.workspace import WorkspaceRoot
@@ -81,7 +80,7 @@ class Agent:
         self._boot = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._runners: dict[AttemptRef, TaskRunner] = {}
-        self._seen: set[AttemptRef] = set()
+        self._seen = SeenAttempts()
         self._received: set[AttemptRef] = set()
         self._orders: set[StopOrder] = set()
         self._draining = False
@@ -124,7 +123,7 @@ class Agent:
         if self._registered is not None:
             return self._registered.worker_id
         config = self._config
-        devices = tuple(self._own(device) for device in find_devices(cpu_devices=config.cpu_device_count(), simulate=config.simulate))
+        devices = own_devices(find_devices(cpu_devices=config.cpu_device_count(), simulate=config.simulate), self._boot)
         address = config.address or address_towards(getattr(self._link.transport, "url", None))
         request = RegisterWorker(
             boot=self._boot,
@@ -221,8 +220,7 @@ class Agent:
                 ref = AttemptRef(task_id=assignment.task_id, attempt=assignment.attempt)
                 self._received.add(ref)
                 # Repeated because the answer that carried it first was cut, or this one crossed with its receipt.
-                if ref not in self._seen and not self._stopping.is_set():
-                    self._seen.add(ref)
+                if not self._stopping.is_set() and self._seen.add(ref):
                     workspace = self._workspaces.workspace(f"{ref.task_id}-{ref.attempt}")
                     fresh.append(
                         TaskRunner(
@@ -341,6 +339,7 @@ class Agent:
             cache=ArtifactCache(config.work_dir / "artifacts", self._link.get_artifact),
             keeper=Keeper.start(config.python, spares=min(len(devices), MOST_SPARES)),
             slots=Slots(devices),
+            start=config.start,
         )
         self._heartbeat = HeartbeatLoop(
             beat=self._beat,
@@ -351,12 +350,6 @@ class Agent:
             every_seconds=self._registered.heartbeat_seconds,
         )
         self._heartbeat.start()
-
-    def _own(self, device: Device) -> Device:
-        """A cpu device is a rank's place and a simulated one is nobody's: other workers of this host have their own of the same name."""
-        if device.accelerator != "cpu" and not device.simulated:
-            return device
-        return msgspec.structs.replace(device, id=f"{device.id}@{self._boot[:8]}")
 
     def _beat(self, running: tuple[AttemptRef, ...]) -> HeartbeatReply:
         assert self._registered is not None

@@ -6,6 +6,9 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+from gpulayer import settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +24,7 @@ class WorkerConfig:
         address: where other workers reach this one; None: the address it reaches the control plane from.
         local: started by the control plane on its own machine; ends when idle and without a server for a minute.
         environment: what jobs inherit; None: this process's own.
+        start: whether Python jobs may start in parked interpreters.
     """
 
     name: str
@@ -31,6 +35,7 @@ class WorkerConfig:
     address: str | None = None
     local: bool = False
     environment: dict[str, str] | None = field(default=None, repr=False)
+    start: Literal["auto", "cold"] = field(default_factory=settings.start_mode)
 
     def cpu_device_count(self) -> int:
         """How many `cpu` devices it offers: the cores that this process may use, which a container may have limited."""

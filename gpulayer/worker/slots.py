@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+import msgspec
+
 from gpulayer.errors import Conflict
 from gpulayer.protocol import AttemptRef, Device
 
@@ -57,3 +59,14 @@ class Slots:
         """Which of these devices others hold."""
         holders = {device: self._holders[device] for device in devices}
         return {device: holder for device, holder in holders.items() if holder is not None and holder != attempt}
+
+
+def own_devices(devices: Iterable[Device], boot: str) -> tuple[Device, ...]:
+    """This worker's devices by ids that no other worker's have.
+
+    A cpu device is a rank's place and a simulated one is nobody's: other workers of this host have their own of the same name.
+    """
+    return tuple(
+        msgspec.structs.replace(device, id=f"{device.id}@{boot[:8]}") if device.accelerator == "cpu" or device.simulated else device
+        for device in devices
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from gpulayer.protocol import TaskAssignment, WorkerId
 from gpulayer.runtime.process import Keeper
@@ -29,6 +30,7 @@ class TaskPlace:
     cache: ArtifactCache
     keeper: Keeper
     slots: Slots
+    start: Literal["auto", "cold"]
 
     def plan(self, task: TaskAssignment, workspace: Path) -> TaskPlan:
         """The task as the runtime starts it, in a workspace that is ready."""
@@ -59,4 +61,5 @@ class TaskPlace:
             python=self.python,
             workspace=workspace,
             env=environment,
+            start=self.start,
         )

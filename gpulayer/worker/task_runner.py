@@ -297,6 +297,8 @@ class TaskRunner:
         except GPUlayerError as refused:
             # Whatever the control plane does not like about it: without any end the job would run for ever.
             _log.error("task %s: its outcome was refused: %s", self.ref.task_id, refused)
+            # The output is not to go with it: each call may be refused for reasons of its own.
+            self._send_rest(chunks)
             message = f"The task ended as {state}, and the control plane refused that: {refused}"
             bare = FinishTask(state="failed", failure=self._placed(Failure(reason="launcher", message=message)), **self._message_fields())
             answer = self._place.link.patiently(lambda: self._place.link.call("finish_task", bare), self._give_up)
@@ -321,6 +323,15 @@ class TaskRunner:
     def _send_logs(self, chunks: tuple[LogChunk, ...]) -> None:
         request = AppendLogs(chunks=chunks, **self._message_fields())
         self._place.link.patiently(lambda: self._place.link.call("append_logs", request), self._give_up)
+
+    def _send_rest(self, chunks: tuple[LogChunk, ...]) -> None:
+        try:
+            if chunks:
+                self._send_logs(chunks)
+        except (AttemptLost, Interrupted):
+            raise
+        except GPUlayerError as refused:
+            _log.error("task %s: its last output was refused: %s", self.ref.task_id, refused)
 
     # ---- small parts
 

@@ -127,8 +127,10 @@ class SpareWorkspaces:
 
 
 def _is_fresh(folder: Path) -> bool:
-    """A folder, not a link to one, with the rights that it was made with."""
-    return folder.lstat().st_mode == stat.S_IFDIR | stat.S_IRWXU
+    """A folder, not a link to one, with the rights that it was made with and no others."""
+    if folder.lstat().st_mode != stat.S_IFDIR | stat.S_IRWXU:
+        return False
+    return not any(name.startswith(("user.", "system.posix_acl")) for name in getattr(os, "listxattr", lambda _: [])(folder))
 
 
 class WorkspaceRoot:

@@ -10,6 +10,7 @@ import textwrap
 import threading
 from pathlib import Path
 
+from gpulayer import settings
 from gpulayer.protocol import Device, Failure, JobId, TaskId
 from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.rank_environment import task_environment
@@ -136,6 +137,7 @@ def start_task(
         python=python,
         workspace=workspace,
         env=env,
+        start=settings.start_mode(),
     )
     events = RecordedEvents(meeting)
     process = TaskProcess(plan, keeper, events)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,46 @@ def test_what_is_installed_after_the_start_is_found(packages, own_keeper, tmp_pa
     (packages / "new.pth").write_text("")
     task = run(own_keeper, tmp_path / "b", ["python", "main.py"], source)
     assert task.result().ranks[0].cold_reason == "the .pth files of the environment have changed"
+
+
+def test_a_broken_link_among_the_packages_does_not_keep_a_job_from_starting(packages, own_keeper, tmp_path):
+    (packages / "gone.pth").symlink_to("nowhere.pth")
+    task = run(own_keeper, tmp_path)
+    assert task.result().state == "succeeded"
+
+
+def test_packages_that_vanish_do_not_keep_a_job_from_starting(packages, own_keeper, tmp_path):
+    packages.rmdir()
+    packages.symlink_to(packages)
+    assert run(own_keeper, tmp_path).result().state == "succeeded"
+
+
+def test_a_module_in_a_folder_that_is_run_is_found(keeper, tmp_path):
+    source = {"app/__main__.py": "import struct; print(struct.__file__)", "app/struct.py": ""}
+    (tmp_path / "source" / "app").mkdir(parents=True)
+    task = run(keeper, tmp_path, ["python", "app"], source)
+    assert task.events.text() == f"{tmp_path}/source/app/struct.py\n"
+    assert task.result().ranks[0].start == "cold"
+
+
+def test_an_archive_starts_as_a_new_program(keeper, tmp_path):
+    (tmp_path / "source").mkdir()
+    with zipfile.ZipFile(tmp_path / "source" / "app.zip", "w") as archive:
+        archive.writestr("__main__.py", "import struct; print(struct.__file__)")
+        archive.writestr("struct.py", "")
+    task = run(keeper, tmp_path, ["python", "app.zip"])
+    assert task.events.text() == f"{tmp_path}/source/app.zip/struct.py\n"
+    assert task.result().ranks[0].start == "cold"
+
+
+def test_a_job_does_not_find_what_is_kept_from_it_in_its_process(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPULAYER_TOKEN", "canary-of-the-agent")
+    keeper = Keeper.start()
+    try:
+        task = run(keeper, tmp_path, ["python", "-c", "print(b'canary' in open('/proc/self/environ', 'rb').read())"])
+        assert (task.result().ranks[0].start, task.events.text()) == ("warm", "False\n")
+    finally:
+        keeper.close()
 
 
 # ---- preloaded modules

@@ -13,7 +13,7 @@ from support.worker import CuttableTransport, RunningAgent, WorkerPlace, worker_
 
 from gpulayer import CommandJob, JobState, settings
 from gpulayer.bundle.archive import Bundle
-from gpulayer.errors import NotAuthenticated, ProtocolMismatch, ServerUnreachable, TooManyCalls
+from gpulayer.errors import NotAuthenticated, ProtocolMismatch, ServerUnreachable, TooLarge, TooManyCalls
 from gpulayer.protocol import PROTOCOL_VERSION
 from gpulayer.worker import agent as agent_module
 from gpulayer.worker import log_backlog, task_runner
@@ -110,6 +110,23 @@ def test_more_output_than_a_finish_carries_goes_ahead_of_it(place: WorkerPlace, 
     names = [name for name, _ in agent.transport.calls if name not in ("register_worker", "acquire_task")]
     assert names[0] == "append_logs"
     assert names[-1] == "finish_task"
+
+
+def test_the_last_output_is_kept_where_the_outcome_is_refused(place: WorkerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpulayer.runtime.task_process.SHORT_SECONDS", 600.0)
+    agent = place.start_agent()
+    refused: list[str] = []
+
+    def refuse(name: str, request) -> None:
+        if name == "finish_task" and not refused:
+            refused.append(name)
+            raise TooLarge("Too much at once.")
+
+    agent.transport.before_call = refuse
+    job = place.client.submit(CommandJob(["sh", "-c", "echo the end"])).wait(60)
+    assert job.state is JobState.FAILED
+    assert "refused that: Too much at once." in job.status.failure.message
+    assert _lines(job) == ["the end"]
 
 
 def test_a_job_that_cannot_start_fails_with_the_reason(place: WorkerPlace) -> None:
