@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from gpulayer.runtime.process_tree import end_with_parent
 
 MAX_FD = 1 << 20
-KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
+KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 """Those that a keeper or a task keeper handles in a way of its own."""
 PYTHONS_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores them in itself, and sets the default for what it starts."""

@@ -1,4 +1,4 @@
-"""What Python does once a script is through, for processes that leave by `os._exit`. Runs in ranks and in parked interpreters.
+"""What Python does once a script is through, for ranks, which leave by `os._exit`.
 
 Teardown with a framework's threads alive can abort a process whose work is done (seen in 3 of 50 exits after
 `destroy_process_group()`), so nothing here takes the interpreter apart.
@@ -23,7 +23,7 @@ def exit_code(exit_request: SystemExit) -> int:
         return value & 0xFF if -(2**63) <= value < 2**63 else 0xFF
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(Exception):  # its `__str__` is the script's
         print(value, file=sys.stderr, flush=True)  # noqa: T201 - as Python does
     return 1
 
@@ -33,13 +33,10 @@ def join_threads() -> None:
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - has no other name
 
 
-def join_processes() -> None:
-    """Wait for processes of `multiprocessing` that aren't daemons: Python does it in an exit handler."""
+def has_processes() -> bool:
+    """Whether processes of `multiprocessing` that aren't daemons are alive: Python's exit handlers wait for them."""
     multiprocessing = sys.modules.get("multiprocessing")  # imported by the script, if it used it: it takes a while to load
-    if multiprocessing is not None:
-        for child in multiprocessing.active_children():
-            if not child.daemon:
-                child.join()
+    return multiprocessing is not None and any(not child.daemon for child in multiprocessing.active_children())
 
 
 def run_exit_handlers() -> None:
@@ -60,6 +57,6 @@ def flush_open_files() -> None:
     files = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
     # Text first: it goes through a buffer that is flushed after it.
     for file in sorted(files, key=lambda file: not isinstance(file, io.TextIOWrapper)):
-        if file not in (sys.stdout, sys.stderr) and not file.closed:
-            with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(Exception):  # detached, half-made or the script's own kind: one file's fault is no other's
+            if file is not getattr(sys, "stdout", None) and file is not getattr(sys, "stderr", None) and not file.closed:
                 file.flush()

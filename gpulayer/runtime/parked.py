@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import gc
 import importlib
 import io
 import json
@@ -109,7 +110,9 @@ def park(end: int, parent: int) -> NoReturn:
     form, argv = message["form"], message["argv"]
     connection.close()  # nothing was said on it, so the job runs
     del message, files
-    ParkedJob(form, argv, parent).run()
+    job = ParkedJob(form, argv)
+    gc.freeze()  # what is listed from here on is the job's
+    job.run()
 
 
 def _prepare() -> dict[str, ModuleType]:
@@ -155,7 +158,7 @@ def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleTyp
             os.close(file)
     take_place(message)
     _set_environment(message["env"])
-    if message["env"].get("PYTHONUNBUFFERED"):
+    if _is_set(message["env"].get("PYTHONUNBUFFERED", "")):
         unbuffer_native_output()
     else:
         _renew_streams(is_unbuffered=False)
@@ -166,6 +169,14 @@ def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleTyp
             module.seed()
     if message["form"] == "rank":
         sys.modules.update(ours)
+
+
+def _is_set(flag: str) -> bool:
+    """As Python reads a flag of its environment: a number other than 0, or any other word."""
+    try:
+        return int(flag) != 0
+    except ValueError:
+        return bool(flag)
 
 
 def _set_environment(env: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Runs one Python job in an interpreter that is warm already, and ends it the way Python ends a program.
+"""Runs one Python job in an interpreter that is warm already, and leaves its end to Python.
 
 What comes before (streams, environment, place) is `parked.py`'s. Runs in the job's own process.
 """
@@ -6,7 +6,6 @@ What comes before (streams, environment, place) is `parked.py`'s. Runs in the jo
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import gc
 import importlib.machinery
@@ -17,10 +16,17 @@ import sys
 import types
 from typing import NoReturn
 
-from gpulayer.runtime import interpreter_end, rank_main
+from gpulayer.runtime import rank_main
 
 _OURS = __file__
 _LIBC = ctypes.CDLL(None)  # loaded before the fork
+_LOADERS = (type(importlib.machinery.BuiltinImporter), importlib.machinery.SourceFileLoader)
+_PLAIN = frozenset({types.NoneType, bool, int, float, str, bytes, types.ModuleType, types.FunctionType, *_LOADERS})
+"""Values that a `__main__` may hold at its end without anything happening when they go."""
+_HARMLESS = frozenset(
+    {dict, list, tuple, set, types.FunctionType, types.CellType, types.FrameType, types.ModuleType, types.MethodType, *_LOADERS}
+)
+"""Kinds of objects that do nothing when they go, and hold nothing that is not in the collector's list itself or as plain as they are."""
 
 
 class ParkedJob:
@@ -29,31 +35,51 @@ class ParkedJob:
     Args:
         form: `-c`, `-m`, `script`, or `rank` for a script under `rank_main`.
         argv: the command with which it would start as a new program.
-        task_keeper: told with SIGUSR1 once the job's own code is through.
     """
 
-    def __init__(self, form: str, argv: list[str], task_keeper: int) -> None:
+    def __init__(self, form: str, argv: list[str]) -> None:
         self._form = form
         self._argv = argv
-        self._task_keeper = task_keeper
         self._pid = os.getpid()
         self._loaded = len(sys.modules)
+        self._streams = _streams()
 
     def run(self) -> NoReturn:
-        """Run it and leave with its exit code."""
-        sys.modules["__main__"] = _make_main()
-        code = 0
-        is_interrupt = False
+        """Run it; what is raised is for Python itself, which ends the process with it.
+
+        Raises:
+            SystemExit: the job's own, or with the exit code.
+            KeyboardInterrupt: the job let one out; it has been shown.
+        """
+        main = sys.modules["__main__"] = _make_main()
         try:
             # Only here: until its own code runs, a signal ends a program without a traceback.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            code = self._execute(sys.modules["__main__"])
-        except SystemExit as exit_request:
-            code = interpreter_end.exit_code(exit_request)
+            code = self._execute(main)
+        except SystemExit:
+            raise
         except BaseException as error:  # noqa: BLE001 - what Python itself does at the bottom of a program
-            is_interrupt = type(error) is KeyboardInterrupt
             code = _show(error)
-        self._end(code, is_interrupt=is_interrupt)
+            if type(error) is KeyboardInterrupt:
+                sys.excepthook = _show_nothing
+                raise KeyboardInterrupt from None
+        if os.getpid() == self._pid and self._leaves_nothing(main):
+            _leave_at_once(code)
+        raise SystemExit(code)
+
+    def _leaves_nothing(self, main: types.ModuleType) -> bool:
+        """Whether Python's own end would do nothing that anybody could see, which takes it milliseconds."""
+        return (
+            len(sys.modules) == self._loaded
+            and atexit._ncallbacks() == 0  # noqa: SLF001
+            and len(sys._current_frames()) == 1  # noqa: SLF001 - counts all threads that run Python
+            and _streams() == self._streams
+            and sys.gettrace() is None
+            and sys.getprofile() is None
+            and all(type(value) in _PLAIN for name, value in main.__dict__.items() if name not in ("__builtins__", "__annotations__"))
+            # What was there before the job is frozen and not listed.
+            and all(type(found) in _HARMLESS for found in gc.get_objects())
+        )
 
     def _execute(self, main: types.ModuleType) -> int:
         words = self._argv[3:] if self._form in ("-c", "-m", "rank") else self._argv[2:]
@@ -101,35 +127,21 @@ class ParkedJob:
         exec(_compile(text, path), main.__dict__)  # noqa: S102 - the job
         return 0
 
-    # ---- the end
 
-    def _end(self, code: int, *, is_interrupt: bool) -> NoReturn:
-        if code == 0 and os.getpid() == self._pid:  # a process that the job forked ends as any other
-            with contextlib.suppress(KeyboardInterrupt):  # Python goes on to its exit handlers
-                interpreter_end.join_threads()
-                interpreter_end.join_processes()
-            self._tell_returned()
-        interpreter_end.run_exit_handlers()
-        is_flushed = _flush_standard_streams(is_told=True)
-        # Other threads run on in what would be taken away; at Python's own end they stand still.
-        if len(sys._current_frames()) == 1:  # noqa: SLF001 - counts all threads that run Python
-            sys.last_type = sys.last_value = sys.last_traceback = None
-            sys.modules.pop("__main__", None)
-            gc.collect()  # ends the objects that only `__main__` held
-            _flush_standard_streams(is_told=False)
-        interpreter_end.flush_open_files()
-        _LIBC.fflush(None)
-        if is_interrupt:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        os._exit(code if is_flushed else 120)  # CPython's number for output that could not be written
+def _streams() -> list[int]:
+    """The standard streams by identity: a job's own may compare as it likes."""
+    return [id(getattr(sys, name, None)) for name in ("stdin", "stdout", "stderr")]
 
-    def _tell_returned(self) -> None:
-        """Say that what comes now is the exit's and not the job's, where there may be anything that takes time."""
-        if atexit._ncallbacks() == 0 and len(sys.modules) <= self._loaded:  # noqa: SLF001
-            return
-        if os.getppid() == self._task_keeper:
-            os.kill(self._task_keeper, signal.SIGUSR1)
+
+def _leave_at_once(code: int) -> None:
+    """End the process, unless its output can't be written: Python has words for that."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    _LIBC.fflush(None)
+    os._exit(code)
 
 
 def _make_main() -> types.ModuleType:
@@ -144,6 +156,8 @@ def _make_main() -> types.ModuleType:
 
 def _compile(text: str | bytes, name: str) -> types.CodeType:
     try:
+        if isinstance(text, bytes) and b"coding" not in text[:4096]:
+            text.decode()  # `compile` does not look at the bytes of a comment
         return compile(text, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         # Python words some errors of a file otherwise than `compile` does. Nothing of the job has run.
@@ -163,6 +177,10 @@ def _find_importer(path: str) -> object | None:
     return None
 
 
+def _show_nothing(*_: object) -> None:
+    """For what has been shown already."""
+
+
 def _show(error: BaseException) -> int:
     """Print an uncaught exception as Python does, without the frames of this file; returns the exit code."""
     tail = error.__traceback__
@@ -174,8 +192,8 @@ def _show(error: BaseException) -> int:
         sys.last_exc = error
     try:
         sys.excepthook(type(error), error, tail)
-    except SystemExit as exit_request:  # the hook's own wish
-        return interpreter_end.exit_code(exit_request)
+    except SystemExit:  # the hook's own wish
+        raise
     except BaseException as hook_error:  # noqa: BLE001 - as Python does
         hook_tail = hook_error.__traceback__
         hook_error.__traceback__ = hook_tail.tb_next if hook_tail is not None else None
@@ -185,24 +203,3 @@ def _show(error: BaseException) -> int:
         print("\nOriginal exception was:", file=sys.stderr)  # noqa: T201
         sys.__excepthook__(type(error), error, tail)
     return 1
-
-
-def _flush_standard_streams(*, is_told: bool) -> bool:
-    """False where stdout could not be written; Python says so and exits with 120."""
-    is_flushed = True
-    try:
-        if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.flush()
-    except Exception as error:  # noqa: BLE001 - any stream that the job put there
-        is_flushed = False
-        try:
-            if is_told:
-                print(f"Exception ignored in: {sys.stdout!r}\n{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-        except Exception:  # noqa: BLE001, S110 - nowhere to say it
-            pass
-    try:
-        if sys.stderr is not None and not sys.stderr.closed:
-            sys.stderr.flush()
-    except Exception:  # noqa: BLE001, S110 - as above
-        pass
-    return is_flushed

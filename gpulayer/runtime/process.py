@@ -103,9 +103,7 @@ class Keeper:
         with self._lock:
             return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def open_task(
-        self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None], *, on_returned: Callable[[int], None] = lambda _: None
-    ) -> TaskProcesses:
+    def open_task(self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None]) -> TaskProcesses:
         """Make room for one task's processes; see `TaskProcesses` for the callbacks.
 
         Raises:
@@ -113,7 +111,7 @@ class Keeper:
         """
         with self._lock:
             task_keeper = self._take_task_keeper()
-            task = TaskProcesses(task_keeper.connection, on_exit, on_lost, on_returned, lambda: self._give_back(task_keeper))
+            task = TaskProcesses(task_keeper.connection, on_exit, on_lost, lambda: self._give_back(task_keeper))
             with self._changed:
                 task_keeper.task = task
                 is_lost = task_keeper not in self._task_keepers

@@ -133,7 +133,9 @@ def _run_to_end(code: types.CodeType, channel: _Channel) -> int:
         exit_code = interpreter_end.exit_code(exit_request)
     if exit_code == 0 and channel.is_ours:  # a forked process waits in its own exit, as Python does
         interpreter_end.join_threads()
-        interpreter_end.join_processes()
+        if interpreter_end.has_processes():
+            # Some of them end only by an exit handler (a Manager), the others are waited for by one.
+            interpreter_end.run_exit_handlers()
     return exit_code
 
 
@@ -223,9 +225,9 @@ def _message(error: BaseException) -> str:
 def _leave(code: int) -> NoReturn:
     """What Python does at its end, short of taking the interpreter apart."""
     interpreter_end.run_exit_handlers()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+    for name in ("stdout", "stderr"):
+        with contextlib.suppress(Exception):  # whatever the script put there
+            getattr(sys, name).flush()
     interpreter_end.flush_open_files()
     os._exit(code)
 

@@ -37,7 +37,6 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._on_end)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGUSR1, lambda *_: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
     def _on_end(self, *_: object) -> None:
@@ -56,7 +55,7 @@ class Supervisor:
                         self.handle(message, files)
                 elif key.fd == self._wakeup[0]:
                     with contextlib.suppress(BlockingIOError):
-                        self.signalled(os.read(self._wakeup[0], 4096))
+                        os.read(self._wakeup[0], 4096)
                 else:
                     self.lose_agent()  # its process has ended, though another may hold its end of the socket
             self.reap()
@@ -109,9 +108,6 @@ class Supervisor:
 
     def child_ended(self, pid: int, code: int, usage: resource.struct_rusage, *, has_others: bool) -> None:
         raise NotImplementedError
-
-    def signalled(self, numbers: bytes) -> None:
-        """What signals came, one byte each."""
 
     def abandon(self) -> None:
         """In a forked process: let go of what is its parent's."""

@@ -21,6 +21,9 @@ from gpulayer.runtime.parked_site import ParkedSite
 from gpulayer.runtime.process_tree import IS_LINUX, has_other_children, is_descendant
 from gpulayer.runtime.supervisor import Supervisor, complain
 
+_START_SECONDS = 10.0
+"""A parked process takes a millisecond to become a job; where it has to, on a machine without memory, some more."""
+
 
 class TaskKeeperProcess(Supervisor):
     """Starts, signals and ends the processes of one task at a time, and keeps a process parked for the next.
@@ -35,7 +38,6 @@ class TaskKeeperProcess(Supervisor):
         self._groups: set[int] = set()  # what it started: each leads a process group of that number
         self._parked: int | None = None
         self._parked_connection: FrameSocket | None = None
-        self._unparked: int | None = None  # the job's process that was parked, while it runs
         self._is_killing = False
 
     def run(self) -> None:
@@ -115,11 +117,15 @@ class TaskKeeperProcess(Supervisor):
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
                 continue
+            connection.set_timeout(_START_SECONDS)
             try:
                 verdict = connection.read_rest()
+            except TimeoutError:  # it has been stopped by somebody: another
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                continue
             finally:
                 connection.close()
-            self._unparked = pid if message["form"] is not None else None
             return pid, verdict
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -132,18 +138,12 @@ class TaskKeeperProcess(Supervisor):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.killpg if group else os.kill)(pid, number)
 
-    def signalled(self, numbers: bytes) -> None:
-        if signal.SIGUSR1 in numbers and self._unparked is not None:
-            self.tell("returned", pid=self._unparked)
-
     def child_ended(self, pid: int, code: int, usage: resource.struct_rusage, *, has_others: bool) -> None:
         if pid == self._parked:
             if self._parked_connection is not None:
                 self._parked_connection.close()
             self._forget_parked()
             return
-        if pid == self._unparked:
-            self._unparked = None
         # ru_maxrss is in KiB on Linux and in bytes on macOS.
         peak_bytes = usage.ru_maxrss * (1024 if IS_LINUX else 1)
         is_last = not self._is_killing and IS_LINUX

@@ -154,7 +154,6 @@ class TaskProcess:
             self._processes = self._keeper.open_task(
                 on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
                 on_lost=lambda: self._inbox.put(self._handle_loss),
-                on_returned=lambda pid: self._inbox.put(lambda: self._handle_through(pid)),
             )
             self._root_pid = self._processes.start_process(
                 self._start.argv,
@@ -219,19 +218,10 @@ class TaskProcess:
         if rank is not None and not rank.failed:
             self._note_returned(rank)
 
-    def _handle_through(self, pid: int) -> None:
-        rank = self._ranks.find_pid(pid)
-        if rank is not None and not rank.failed and not rank.returned:
-            self._note_returned(rank)
-
     def _note_returned(self, rank: LocalRank) -> None:
         rank.returned = True
         # An exit handler that hangs is ended and doesn't turn success into failure.
-        self._inbox.set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._end_exit(rank))
-
-    def _end_exit(self, rank: LocalRank) -> None:
-        rank.outstayed = True
-        self._signal_rank(rank, signal.SIGKILL)
+        self._inbox.set_deadline(f"exit of {rank.rank}", self._plan.spec.grace_seconds, lambda: self._signal_rank(rank, signal.SIGKILL))
 
     def _handle_hang_up(self, peer: ChannelPeer) -> None:
         rank = self._ranks.find_peer(peer)
@@ -243,8 +233,6 @@ class TaskProcess:
         if rank is not None:
             if rank.exit is None:
                 rank.exit = ended
-                if rank.peer is None and (ended.exit_code or (ended.signal and not rank.outstayed)):
-                    rank.returned = False  # a plain command: what its exit handlers make of its end counts
             self._inbox.drop_deadline(f"exit of {rank.rank}")
             self._note_failed(rank)
         elif ended.pid == self._root_pid:

@@ -41,7 +41,6 @@ class TaskProcesses:
         connection: to its task keeper.
         on_exit: called from the event thread for every process that ends as a child of the task keeper.
         on_lost: called from there when the task keeper is gone, expected or not; everything of the task is gone with it.
-        on_returned: called from there when a Python job's own code is through and its exit handlers run.
         give_back: hands the task keeper back.
     """
 
@@ -50,7 +49,6 @@ class TaskProcesses:
         connection: FrameSocket,
         on_exit: Callable[[ProcessExit], None],
         on_lost: Callable[[], None],
-        on_returned: Callable[[int], None],
         give_back: Callable[[], None],
     ) -> None:
         self.is_empty = True
@@ -60,7 +58,6 @@ class TaskProcesses:
         self._connection = connection
         self._on_exit = on_exit
         self._on_lost = on_lost
-        self._on_returned = on_returned
         self._give_back = give_back
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._lost = threading.Event()
@@ -166,8 +163,6 @@ class TaskProcesses:
                         peak_bytes=message["peak_bytes"],
                     )
                 )
-            case "returned":
-                self._on_returned(message["pid"])
             case _:
                 if message["event"] == "started":
                     self.is_empty = False

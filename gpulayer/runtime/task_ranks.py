@@ -38,8 +38,6 @@ class LocalRank:
     announced_code: int | None = None
     hung_up: bool = False
     """Its connection ended without a word, so most likely its process has, and its status follows."""
-    outstayed: bool = False
-    """It returned, and its exit handlers took longer than the grace."""
     exit: ProcessExit | None = None
     collateral: bool = False
 

@@ -29,6 +29,8 @@ _RANK_PROGRAM = (
 # What Python and the C library read once, at a program's start.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_")
 _READ_AT_START_NAMES = frozenset({"LANG", "LANGUAGE", "TZ", "GLIBC_TUNABLES", "HOME"})  # HOME: where the user's own packages are
+# What the kernel takes of one argument or variable (MAX_ARG_STRLEN), its end included.
+_LONGEST_WORD_BYTES = 128 * 1024
 _SET_LATER = frozenset({"PYTHONUNBUFFERED"})
 
 
@@ -90,7 +92,8 @@ def plan_start(
         command[0] = found
     elif form == "rank":
         form = "-m"
-    reason = _refuse(form, env, python=python, parked_python=parked_python, parked_env=parked_env, mode=mode)
+    words = [*command, *(f"{name}={value}" for name, value in env.items())]
+    reason = _refuse(form, env, words, python=python, parked_python=parked_python, parked_env=parked_env, mode=mode)
     return Start(argv=command, is_python=True, form=form if reason is None else None, cold_reason=reason)
 
 
@@ -110,7 +113,14 @@ def _has_surrogates(text: str) -> bool:
 
 
 def _refuse(
-    form: Form | None, env: Mapping[str, str], *, python: str, parked_python: str, parked_env: Mapping[str, str], mode: StartMode
+    form: Form | None,
+    env: Mapping[str, str],
+    words: Sequence[str],
+    *,
+    python: str,
+    parked_python: str,
+    parked_env: Mapping[str, str],
+    mode: StartMode,
 ) -> str | None:
     if mode == "cold":
         return "GPULAYER_START=cold"
@@ -118,6 +128,8 @@ def _refuse(
         return "interpreters are parked on Linux only"
     if python != parked_python:
         return "the parked interpreter is another one"
+    if any(len(word) * 4 >= _LONGEST_WORD_BYTES and len(os.fsencode(word)) >= _LONGEST_WORD_BYTES for word in words):
+        return "an argument or a variable is longer than a program's may be"
     if form is None:
         return "the command has interpreter options, or no program"
     differing = sorted(

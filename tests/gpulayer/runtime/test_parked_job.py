@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -340,8 +341,98 @@ def test_signals_before_and_in_the_job(keeper, monkeypatch, tmp_path, number):
     assert ends[0][2] == number
 
 
-def test_an_exit_handler_that_hangs_does_not_turn_a_plain_scripts_success_into_failure(keeper, tmp_path):
+ENDS = {
+    "a file left open beside a function": "def main(): pass\nf = open('../output/left', 'w'); f.write('kept')",
+    "a compressed file left open": "import gzip\ndef main(): pass\nf = gzip.open('../output/left', 'wt'); f.write('kept')",
+    "output left in a stream of the job's own": "import os\ndef main(): pass\nf = os.fdopen(os.dup(1), 'w'); f.write('kept')",
+    "objects that only main holds": (
+        "import signal\nclass D:\n    def __del__(self): print('closing')\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None); d = D(); d.self = d"
+    ),
+    "a generator that was not finished": "def g():\n    try: yield\n    finally: print('through')\nx = g(); next(x)",
+    "an object in another module": "import json\nclass D:\n    def __del__(self): print('gone')\njson.d = D()",
+    "a coroutine that was never awaited": "async def f(): pass\nx = f()",
+    "a manager that is not shut down": (
+        "import multiprocessing\nif __name__ == '__main__':\n    p = multiprocessing.Manager(); l = p.list(); print('END')"
+    ),
+    "a process that a handler ends": (
+        "import atexit, multiprocessing, time\n"
+        "if __name__ == '__main__':\n"
+        "    p = multiprocessing.Process(target=time.sleep, args=(60,)); p.start(); atexit.register(p.terminate); print('END')"
+    ),
+    "stdout taken apart": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\nprint('hi')",
+    "a hand-made stdout": (
+        "import sys\nclass Tee:\n    def write(self, t): sys.__stdout__.write(t)\n    def flush(self): sys.__stdout__.flush()\n"
+        "sys.stdout = Tee(); print('hi')"
+    ),
+    "no stdout": "import sys\ndel sys.stdout",
+    "a stdout that can't be flushed": "import sys\nsys.stdout = open('/dev/full', 'w'); print('x')",
+    "a daemon thread in a write": (
+        "import os, threading\nr, w = os.pipe(); f = os.fdopen(w, 'wb')\n"
+        "threading.Thread(target=lambda: f.write(b'x' * 10_000_000), daemon=True).start()\nos.read(r, 1); print('END')"
+    ),
+    "a signal to the parent": "import os, signal\nos.kill(os.getppid(), signal.SIGURG); print('END')",
+    "an exit code that can't be shown": "import sys\nclass O:\n    def __str__(self): raise ValueError\nsys.exit(O())",
+    "a hook at the end": "import sys; sys.unraisablehook = lambda a: print('hook')\nclass D:\n    def __del__(self): 1 / 0\nd = D()",
+    "a profiler left on": "import sys; sys.setprofile(lambda *_: None); print('x')",
+    "native output": "import ctypes; ctypes.CDLL(None).printf(b'native')",
+    "an interrupt": "raise KeyboardInterrupt",
+    "an interrupt of its own kind": "class K(KeyboardInterrupt): pass\nraise K('x')",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("unbuffered", ["1", "0"])
+def test_ends(both, tmp_path, end, unbuffered):
+    tasks = both({"main.py": ENDS[end]}, env={"PYTHONUNBUFFERED": unbuffered}, timeout_seconds=60)
+    assert_same(tasks)
+    left = tmp_path / "output" / "left"
+    assert not left.exists() or left.stat().st_size > 0
+
+
+def test_an_exit_handler_that_hangs_has_the_jobs_time(both):
     source = "import atexit, signal; atexit.register(signal.pause); print('END')"
-    task = start_task(keeper, tmp_path, {"main.py": source}, argv=SCRIPT, grace_seconds=0.5)
-    result = task.result(30)
-    assert (result.state, result.ranks[0].returned, task.events.text()) == ("succeeded", True, "END\n")
+    assert_same(both({"main.py": source}, timeout_seconds=2, grace_seconds=0.5))
+
+
+def test_bytes_of_a_comment_that_are_no_text(both, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "main.py").write_bytes(b"# caf\xe9\nprint(1)\n")
+    assert_same(both({}, SCRIPT))
+
+
+@pytest.mark.parametrize(
+    "options", [{"argv": ["python", "-c", "pass" + " " * 150_000]}, {"env": {"A": "y" * 200_000}}], ids=["word", "variable"]
+)
+def test_words_that_are_too_long_for_a_program(keeper, tmp_path, options):
+    task = start_task(keeper, tmp_path, {}, **{"argv": ["python", "-c", "pass"], **options})
+    assert task.result().failure.reason == "start"
+    assert "long" in task.result().failure.message
+
+
+@pytest.mark.parametrize(
+    ("source", "is_at_once"),
+    [
+        ("print(1)", True),
+        ("def f(): pass\nx = 1", True),
+        ("x = open('/dev/null')", False),
+        ("import csv", False),
+        ("class D: pass", False),
+        ("import atexit; atexit.register(print)", False),
+        ("import sys; sys.stdout = sys.stderr", False),
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", False),
+        ("def g(): yield\nx = g()", False),
+    ],
+)
+def test_a_job_that_leaves_nothing_is_spared_pythons_end(source, is_at_once):
+    program = """
+        import gc, os, sys
+        from gpulayer.runtime.parked_job import ParkedJob
+        import threading, atexit
+        job = ParkedJob("-c", ["python", "-c", sys.argv[1]])
+        os._exit = lambda code: print("at once", file=sys.__stdout__, flush=True)
+        gc.collect(); gc.freeze()
+        job.run()
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), source], capture_output=True, text=True, check=True)
+    assert ("at once" in done.stdout) is is_at_once
