@@ -21,13 +21,14 @@ from dataclasses import dataclass, field
 from embedded import embedded_workers
 from peers import check_peers, peer_cases
 from report import Result, median_ratio, parser, print_results
-from served import COLD, WARM, end_on_signals, served
+from served import COLD, WARM, check_start, end_on_signals, served
 
 import gpulayer
 
 METHOD = (
     "from submit until wait() returns, python -c pass (cold) or python -c with code not seen before, whose nonce is read back from the"
-    " stored logs afterwards (warm); each repeat right after one of the floor, median of the ratios; one task per worker"
+    " stored logs afterwards (warm); that each job started so is asserted; each repeat right after one of the floor, median of the ratios;"
+    " one task per worker"
 )
 SINGLE_TARGETS = {"single.cold.embedded": 1.10, "single.cold.http": 1.25, "single.warm.http": 0.5}
 BURST_TARGETS = {"burst.cold.http": 0.85, "burst.warm.http": 1.5}
@@ -59,7 +60,7 @@ def main() -> None:
     end_on_signals()
     singles, bursts = REPEATS[options.size]
     results: list[Result] = []
-    with _clients(embedded=not options.http, workers=options.workers, one_server=options.size == "tiny") as clients:
+    with _clients(embedded=not options.http, workers=options.workers) as clients:
         single = [Case(f"single.{name}", lambda name=name: one_job(clients[name], is_warm="warm" in name)) for name in clients]
         burst = [
             Case(f"burst.{name}", lambda name=name: burst_of_jobs(clients[name], options.jobs, is_warm="warm" in name), options.jobs)
@@ -138,6 +139,7 @@ def burst_of_jobs(client: gpulayer.Client, count: int, *, is_warm: bool) -> Seco
         assert job.status.state is gpulayer.JobState.SUCCEEDED, job.status
         printed = [line.text for line in job.logs()]
         assert printed == ([nonce] if is_warm else []), printed
+        check_start(job.status, is_warm=is_warm)
     return took
 
 
@@ -176,15 +178,14 @@ def burst_result(case: Case, workers: int, target: float | None) -> Result:
 
 
 @contextlib.contextmanager
-def _clients(*, embedded: bool, workers: int, one_server: bool) -> Iterator[dict[str, gpulayer.Client]]:
-    """A client for each way that a job can take, each with workers of its own; with `one_server` both over HTTP share theirs."""
+def _clients(*, embedded: bool, workers: int) -> Iterator[dict[str, gpulayer.Client]]:
+    """A client for each way that a job can take, each with workers of its own."""
     with contextlib.ExitStack() as stack:
         clients: dict[str, gpulayer.Client] = {}
         if embedded:
             clients["cold.embedded"] = stack.enter_context(embedded_workers(workers, env=COLD))
-        warm = stack.enter_context(served(workers=workers, env=WARM)).client
-        clients["cold.http"] = warm if one_server else stack.enter_context(served(workers=workers, env=COLD)).client
-        clients["warm.http"] = warm
+        clients["cold.http"] = stack.enter_context(served(workers=workers, env=COLD)).client
+        clients["warm.http"] = stack.enter_context(served(workers=workers, env=WARM)).client
         yield clients
 
 

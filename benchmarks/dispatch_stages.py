@@ -13,12 +13,12 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from report import Result
-from served import COLD, WARM, environment, served, temporary_folder
+from served import COLD, WARM, check_start, environment, served, temporary_folder
 
 import gpulayer
 from gpulayer.calls import Call
@@ -26,7 +26,8 @@ from gpulayer.client.http_transport import HttpTransport
 from gpulayer.client.transport import Transport
 from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.protocol import Digest, Message
-from gpulayer.runtime.task_process import TaskProcess
+from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.task_processes import ProcessExit, TaskProcesses
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.task_runner import TaskRunner
@@ -38,7 +39,7 @@ submit    the client's call, until it is answered or the worker has its assignme
 dispatch  until the worker has its assignment
 prepare   until the process has been started
 run       until its exit is known
-logs      until the end is reported: outputs found, what was printed sent
+logs      until the end is reported: its channel and pipes at their end, no process left, outputs found, what was printed sent
 finish    until wait() returns
 """
 
@@ -56,7 +57,7 @@ class StampingTransport:
         return self.inner.token
 
     def call(self, call: Call, request: Message, *, timeout: float | None = None) -> Any:
-        if call.name == "finish_task" or getattr(request, "finished", None):
+        if call.name == "finish_task":
             self._stamps["finish sent"] = time.monotonic()
         answer = self.inner.call(call, request, timeout=timeout)
         if getattr(answer, "assignments", ()):
@@ -81,7 +82,7 @@ def stage_results(*, repeats: int, over_http: tuple[bool, ...], starts: tuple[st
     results: list[Result] = []
     for start, is_http in itertools.product(starts, over_http):
         with _traced_worker(is_http, COLD if start == "cold" else WARM) as (client, stamps):
-            measured = [_one_job(client, stamps) for _ in range(repeats + 1)][1:]
+            measured = [_one_job(client, stamps, is_warm=start == "warm") for _ in range(repeats + 1)][1:]
         total = statistics.median(sum(stages.values()) for stages in measured) * 1000
         for stage in STAGES:
             took = statistics.median(stages[stage] for stages in measured) * 1000
@@ -104,7 +105,7 @@ def stage_results(*, repeats: int, over_http: tuple[bool, ...], starts: tuple[st
     return results
 
 
-def _one_job(client: gpulayer.Client, stamps: dict[str, float]) -> dict[str, float]:
+def _one_job(client: gpulayer.Client, stamps: dict[str, float], *, is_warm: bool) -> dict[str, float]:
     stamps.clear()
     began = time.monotonic()
     job = client.submit(gpulayer.CommandJob(argv=("python", "-c", "print(1)"), accelerator="cpu"))
@@ -113,6 +114,7 @@ def _one_job(client: gpulayer.Client, stamps: dict[str, float]) -> dict[str, flo
     ended = time.monotonic()
     assert job.status.state is gpulayer.JobState.SUCCEEDED, job.status
     assert [line.text for line in job.logs()] == ["1"]
+    check_start(job.status, is_warm=is_warm)
     borders = [
         began,
         min(submitted, stamps["assigned"]),
@@ -152,19 +154,21 @@ def _traced_worker(is_http: bool, env: dict[str, str]) -> Iterator[tuple[gpulaye
 @contextlib.contextmanager
 def _stamped_process(stamps: dict[str, float]) -> Iterator[None]:
     """Note when the runtime has started a process, and when it knows of its exit."""
-    on_started, run = TaskRunner.on_started, TaskProcess.run
+    on_started, open_task = TaskRunner.on_started, Keeper.open_task
 
     def stamped_start(self: TaskRunner) -> None:
         stamps["started"] = time.monotonic()
         on_started(self)
 
-    def stamped_run(self: TaskProcess) -> Any:
-        result = run(self)
-        stamps["exited"] = time.monotonic()
-        return result
+    def stamped_task(self: Keeper, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None]) -> TaskProcesses:
+        def stamped_exit(ended: ProcessExit) -> None:
+            stamps["exited"] = time.monotonic()
+            on_exit(ended)
 
-    TaskRunner.on_started, TaskProcess.run = stamped_start, stamped_run  # type: ignore[method-assign]
+        return open_task(self, stamped_exit, on_lost)
+
+    TaskRunner.on_started, Keeper.open_task = stamped_start, stamped_task  # type: ignore[method-assign]
     try:
         yield
     finally:
-        TaskRunner.on_started, TaskProcess.run = on_started, run  # type: ignore[method-assign]
+        TaskRunner.on_started, Keeper.open_task = on_started, open_task  # type: ignore[method-assign]

@@ -29,7 +29,7 @@ METHOD = (
     "job_slowdown: a job prints numbered lines and times itself from its first statement until its last line is flushed, against the same"
     " program into `cat > /dev/null` with the same environment, interleaved; then every line is read back and compared. ingest: 8 streams"
     " of 8 attempts, each sending its next batch when the last one is answered; from the first request until all are answered, stored and"
-    " committed; then every byte is read back"
+    " committed; then every line is read back and compared"
 )
 LINES = {"full": 1_000_000, "quick": 200_000, "tiny": 2_000}
 PAIRS = {"full": 5, "quick": 2, "tiny": 1}
@@ -40,6 +40,7 @@ CHUNKS_OF_A_BATCH = 8
 SLOWDOWN = 1.1
 LINES_EACH_SECOND = 200_000
 LINE = "line {:8d} of the output of a job that prints a lot\n"
+CHUNK_LINES = LOG_CHUNK_BYTES // len(LINE.format(0))
 PROGRAM = f"""
 import sys, time
 began = time.monotonic()
@@ -148,16 +149,14 @@ async def ingest(server: Server, repeats: int, batches: int) -> Result:
         better="higher",
         status="measured",
         n=repeats,
-        detail=f"{STREAMS} streams, {batches} requests each of {CHUNKS_OF_A_BATCH} chunks of {_chunk_data()[1]} lines",
+        detail=f"{STREAMS} streams, {batches} requests each of {CHUNKS_OF_A_BATCH} chunks of {CHUNK_LINES} lines",
         **against_target(statistics.median(rates), LINES_EACH_SECOND),
     )
 
 
-def _chunk_data() -> tuple[bytes, int]:
-    """A chunk's worth of whole lines, and how many they are."""
-    line = LINE.format(0).encode()
-    count = LOG_CHUNK_BYTES // len(line)
-    return line * count, count
+def _chunk_data(number: int) -> bytes:
+    """A chunk's worth of whole lines, which hold its number."""
+    return LINE.format(number).encode() * CHUNK_LINES
 
 
 async def _take_in(server: Server, repeat: int, batches: int) -> float:
@@ -166,14 +165,14 @@ async def _take_in(server: Server, repeat: int, batches: int) -> float:
     began = time.perf_counter()
     await asyncio.gather(*(_send_all(worker, requests) for (worker, _), requests in zip(streams, bodies, strict=True)))
     took = time.perf_counter() - began
-    data, lines = _chunk_data()
+    expected = b"".join(_chunk_data(number) for number in range(CHUNKS_OF_A_BATCH * batches))
     for worker, task in streams:
         await worker.finish(task, "succeeded")
         worker.connection.close()
         job = await asyncio.to_thread(server.client.job, task.job_id)
-        stored = await asyncio.to_thread(lambda job=job: sum(len(chunk.data) for page in job.follow_pages() for chunk in page.chunks))
-        assert stored == len(data) * CHUNKS_OF_A_BATCH * batches, stored
-    return STREAMS * batches * CHUNKS_OF_A_BATCH * lines / took
+        stored = await asyncio.to_thread(lambda job=job: b"".join(chunk.data for page in job.follow_pages() for chunk in page.chunks))
+        assert stored == expected, f"{len(stored)} bytes are stored; {len(expected)} were sent, or others"
+    return STREAMS * batches * CHUNKS_OF_A_BATCH * CHUNK_LINES / took
 
 
 async def _running_attempt(server: Server, name: str) -> tuple[RawWorker, TaskAssignment]:
@@ -188,12 +187,11 @@ async def _running_attempt(server: Server, name: str) -> tuple[RawWorker, TaskAs
 
 def _batches(worker: RawWorker, task: TaskAssignment, count: int) -> list[bytes]:
     """Every request as it travels, made before the clock runs."""
-    data, lines = _chunk_data()
     return [
         worker.connection.prepared(
             "append_logs",
             AppendLogs(
-                chunks=tuple(_chunk(task, number, data, lines) for number in range(first, first + CHUNKS_OF_A_BATCH)),
+                chunks=tuple(_chunk(task, number) for number in range(first, first + CHUNKS_OF_A_BATCH)),
                 **worker.said_of(task),
             ),
         )
@@ -201,14 +199,15 @@ def _batches(worker: RawWorker, task: TaskAssignment, count: int) -> list[bytes]
     ]
 
 
-def _chunk(task: TaskAssignment, number: int, data: bytes, lines: int) -> LogChunk:
+def _chunk(task: TaskAssignment, number: int) -> LogChunk:
+    data = _chunk_data(number)
     return LogChunk(
         attempt=task.attempt,
         node=0,
         rank=0,
         stream="stdout",
         offset=number * len(data),
-        first_line=number * lines,
+        first_line=number * CHUNK_LINES,
         time=time.time(),
         data=data,
     )

@@ -117,19 +117,25 @@ async def measure(server: Server, count: int, samples: int) -> list[Result]:
         for one in waiting[:2]:
             await _wake(control, one)
         before = process.memory_info().rss
+        cpu_before = _cpu_seconds(process)
         await wait_with(range(WARM_WORKERS, count))
         await _all_wait(waiting, control)
         registered_in = time.monotonic() - began
         held = sum(one.worker.connection.is_waiting for one in waiting)
         grown = process.memory_info().rss - before
+        registration_cpu = (_cpu_seconds(process) - cpu_before) / max(1, count - WARM_WORKERS)
+        cpu_before = _cpu_seconds(process)
         wakes = [await _wake(control, waiting[number * len(waiting) // samples]) for number in range(samples)]
+        wake_cpu = (_cpu_seconds(process) - cpu_before) / samples
         for task in holders:
             task.cancel()
     for one in waiting:
         one.close()
     control.close()
     detail = f"{count} workers, registered within {registered_in:.0f} s"
+    detail += f"; {registration_cpu * 1000:.2f} ms of the server's CPU for each, with its connection and its first acquire"
     loop_note = f"{count - 1} others wait; median {statistics.median(first for first, _ in wakes) * 1000:.2f} ms"
+    loop_note += f"; {wake_cpu * 1000:.2f} ms of the server's CPU for all six calls of a wake, a cancel and an end"
     return [
         _result("held", "workers", "higher", 1, against_target(held, count), detail),
         _result("bytes_each", "bytes", "lower", 1, against_target(grown / max(1, count - WARM_WORKERS), BYTES_EACH), f"{count} workers"),
@@ -150,6 +156,11 @@ async def measure(server: Server, count: int, samples: int) -> list[Result]:
             f"{count - 1} others wait; from sending a cancel until the worker has the order to stop",
         ),
     ]
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 async def _wake(control: Connection, one: Waiting) -> tuple[float, float]:

@@ -24,6 +24,7 @@ import psutil
 
 import gpulayer
 from gpulayer.hardware.inventory import find_devices
+from gpulayer.protocol import JobStatus
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -125,6 +126,13 @@ def environment(**variables: str | None) -> Iterator[None]:
         yield
     finally:
         put(before)
+
+
+def check_start(status: JobStatus, *, is_warm: bool) -> None:
+    """See that the job's process started as its case says: under the other's name a figure would be a wrong one."""
+    expected = "warm" if is_warm else "cold"
+    starts = [(rank.start, rank.cold_reason) for task in status.tasks for rank in task.ranks]
+    assert [start for start, _ in starts] == [expected], f"not one {expected} start, but {starts}"
 
 
 def end_on_signals() -> None:

@@ -26,13 +26,15 @@ from report import Result, median_ratio, parser, print_results
 from served import Server, end_on_signals, served, temporary_folder
 
 import gpulayer
-from gpulayer.bundle.archive import extract_archive
 from gpulayer.bundle.collect import collect_sources
+from gpulayer.bundle.unpack import extract_archive
 from gpulayer.protocol import Digest
 
 METHOD = (
-    "put: client.submit of a job with the file as its input, digest and commit included, against curl -T; get: the artifact to a file,"
-    " digest checked and synced, against curl -o; small files: a folder as a job's source, collected, packed and sent, against tar | curl,"
+    "put: client.submit of a job with the file as its input, digest before and after, sync and commit included, against curl -T, whose"
+    " server writes the bytes to the same disk as they come, without digest, sync and rename; get: the artifact to a file, digest checked"
+    " and synced, against curl -o, which does neither; small files: a folder as a job's source, collected, packed and sent, against"
+    " tar | curl,"
     " and back with unpacking; each repeat with other bytes, interleaved; cached: the same file again, counted by a proxy in between"
 )
 BYTES = {"full": 1024**3, "quick": 128 * 1024**2, "tiny": 1024**2}

@@ -50,7 +50,9 @@ class EmbeddedControlPlane:
         self._pid = os.getpid()
         self._closed = False
         self._close_lock = threading.Lock()
+        self._transports_lock = threading.Lock()
         self._workers = _WorkerThreads(self._join)
+        self._loop_has_ended = False
         self._transports: weakref.WeakSet[InProcessTransport] = weakref.WeakSet()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="gpulayer-control-plane", daemon=True)
@@ -96,8 +98,7 @@ class EmbeddedControlPlane:
                 del self._open[self.home]
         try:
             self._workers.end()
-            for transport in list(self._transports):
-                transport.close()
+            self._close_transports()
             self._run(self._control_plane.close(), CLOSE_SECONDS)
         except TimeoutError:
             _log.warning("The embedded control plane of %s did not close within %s s.", self.home, CLOSE_SECONDS)
@@ -118,8 +119,17 @@ class EmbeddedControlPlane:
         transport = InProcessTransport(
             self._control_plane, self._loop, caller, f"embedded control plane, home {self.home}", as_worker=_as_worker(caller)
         )
-        self._transports.add(transport)
+        with self._transports_lock:
+            self._transports.add(transport)
+        if self._loop_has_ended:
+            transport.close()
         return transport
+
+    def _close_transports(self) -> None:
+        with self._transports_lock:
+            transports = list(self._transports)
+        for transport in transports:
+            transport.close()
 
     async def _join(self, join_token: str) -> InProcessTransport:
         caller = await self._control_plane.authenticate(join_token)
@@ -139,7 +149,12 @@ class EmbeddedControlPlane:
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            # Whatever ended it: nothing in the loop will wake those who wait for its answers.
+            self._loop_has_ended = True
+            self._close_transports()
 
     def _run(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)

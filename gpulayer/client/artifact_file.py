@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpulayer.disk import begin_writing_back
+from gpulayer.client.exchange import FilePart
+from gpulayer.disk import GrowingSync, write_all
 from gpulayer.errors import Conflict, InternalError
 from gpulayer.protocol import Digest
 from gpulayer.settings import ARTIFACT_PART_BYTES
@@ -31,16 +32,17 @@ def write_artifact(destination: Path, sha256: Digest, parts: Iterable[bytes]) ->
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.parent / f".gpulayer-{uuid.uuid4().hex}"
     try:
-        written = 0
-        with partial.open("xb") as file, _Digesting() as digesting:
-            for part in parts:
-                digesting.add(part)
-                file.write(part)
-                begin_writing_back(file.fileno(), written, written + len(part))
-                written += len(part)
-            file.flush()
-            os.fsync(file.fileno())
-            found = digesting.hexdigest()
+        with partial.open("xb", buffering=0) as file, _Digesting() as digesting:
+            sync = GrowingSync(file.fileno())
+            try:
+                for part in parts:
+                    digesting.add(part)
+                    write_all(file.fileno(), part)
+                    sync.wrote(len(part))
+                found = digesting.hexdigest()
+                sync.finish()
+            finally:
+                sync.abandon()
         if found != sha256:
             raise InternalError("An artifact arrived damaged: its digest is another.", asked=sha256, found=found, fix="Fetch it again.")
         partial.replace(destination)
@@ -86,21 +88,20 @@ class _Digesting:
             self._taken = None
 
 
-def send_parts(path: Path, send: Callable[[bytes, int, int], None], *, part_bytes: int = ARTIFACT_PART_BYTES) -> None:
-    """Send the file in parts, in order: `send(data, offset, total)`. An empty file is one empty part.
+def send_parts(path: Path, send: Callable[[FilePart, int], None], *, part_bytes: int = ARTIFACT_PART_BYTES) -> None:
+    """Send the file in parts, in order: `send(part, total)`. An empty file is one empty part.
 
     Where the control plane has less than was sent (it was restarted on another disk, or the upload expired), this goes
     back to what it has, once.
     """
-    total = path.stat().st_size
     offset = 0
     went_back = False
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
+        total = os.fstat(file.fileno()).st_size
         while True:
-            file.seek(offset)
-            data = file.read(part_bytes)
+            part = FilePart(file, offset, min(part_bytes, total - offset))
             try:
-                send(data, offset, total)
+                send(part, total)
             except Conflict as error:
                 stored = error.details.get("offset")
                 if went_back or not isinstance(stored, int) or not 0 <= stored <= offset:
@@ -108,8 +109,6 @@ def send_parts(path: Path, send: Callable[[bytes, int, int], None], *, part_byte
                 went_back = True
                 offset = stored
                 continue
-            offset += len(data)
+            offset += len(part)
             if offset >= total:
                 return
-            if not data:
-                raise InternalError("A file became shorter while it was sent.", asked=str(path), fix="Send it again.")

@@ -13,10 +13,13 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from gpulayer.client.exchange import CONNECT_SECONDS, WRITE_SECONDS, HttpRequest, NoAnswer, Trouble
+from gpulayer.client.exchange import CONNECT_SECONDS, WRITE_SECONDS, FilePart, HttpRequest, NoAnswer, Trouble, wake
 
 if TYPE_CHECKING:
     import ssl
+
+Receive = Callable[[int], bytes]
+"""At most so many bytes from the other side; empty at its end."""
 
 READ_BYTES = 64 * 1024
 HEAD_BYTES = 64 * 1024
@@ -38,21 +41,25 @@ class Connection:
         self._port = port
         self._context = context
         self._socket: socket.socket | None = None
-        self._readable = select.poll()
+        # Windows has no poll; everywhere else select() would end at descriptor 1024.
+        self._poll = select.poll() if hasattr(select, "poll") else None
         self.idle_since = 0.0
 
     @property
     def is_open(self) -> bool:
         return self._socket is not None
 
-    def open(self) -> None:
+    def open(self, seconds: float = CONNECT_SECONDS) -> None:
         """Connect, with TLS where a context was given.
+
+        Args:
+            seconds: how long each step of it may take.
 
         Raises:
             NoAnswer: nobody listens there, or whoever does is not trusted.
         """
         try:
-            plain = self._socket = socket.create_connection((self._host, self._port), CONNECT_SECONDS)
+            plain = self._socket = socket.create_connection((self._host, self._port), seconds)
             # A request is one write: Nagle's algorithm could only hold back the end of a large one (40 ms).
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is not None:
@@ -63,11 +70,15 @@ class Connection:
             self.close()
             trouble = Trouble.UNTRUSTED if self._context is not None and _is_tls_error(error) else Trouble.NOBODY
             raise NoAnswer(trouble, error) from error
-        self._readable.register(self._socket, select.POLLIN)
+        if self._poll is not None:
+            self._poll.register(self._socket, select.POLLIN)
 
     def is_stale(self) -> bool:
         """Whether the other side has closed an idle connection, or has said something that nobody asked for."""
-        return bool(self._readable.poll(0))
+        if self._poll is not None:
+            return bool(self._poll.poll(0))
+        assert self._socket is not None
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def ask(self, request: HttpRequest, head: bytes) -> Answer:
         """Send the request, and read the head of its answer.
@@ -77,19 +88,23 @@ class Connection:
         """
         assert self._socket is not None
         with _as_trouble():
-            refusal = self._send(head, request.body or b"", max(WRITE_SECONDS, request.read_seconds))
-            self._socket.settimeout(request.read_seconds)
+            refusal = self._send(head, request.body or b"", request.limited(max(WRITE_SECONDS, request.read_seconds)))
+            self._socket.settimeout(request.limited(request.read_seconds))
             try:
-                return self._read_head(request.method)
+                return self._read_head(request)
             except ConnectionError as error:
                 raise refusal or error from None
 
-    def _send(self, head: bytes, body: bytes, seconds: float) -> OSError | None:
+    def _send(self, head: bytes, body: bytes | FilePart, seconds: float) -> OSError | None:
         """The error that sending ended with, if any: a server may answer and close before it has read all (413)."""
         assert self._socket is not None
         self._socket.settimeout(seconds)
         try:
-            if len(body) <= READ_BYTES:
+            if isinstance(body, FilePart):
+                self._socket.sendall(head)
+                body.file.seek(body.offset)  # TLS begins where the file stands if it is to begin at 0
+                body.check(self._socket.sendfile(body.file, body.offset, body.size))
+            elif len(body) <= READ_BYTES:
                 self._socket.sendall(head + body)
             else:
                 self._socket.sendall(head)
@@ -102,24 +117,35 @@ class Connection:
             return error
         return None
 
-    def _read_head(self, method: str) -> Answer:
-        assert self._socket is not None
+    def _read_head(self, request: HttpRequest) -> Answer:
+        receive = self._reader(request)
         data = b""
         while (end := data.find(b"\r\n\r\n")) < 0 and len(data) < HEAD_BYTES:
-            more = self._socket.recv(READ_BYTES)
+            more = receive(READ_BYTES)
             if not more:
                 raise ConnectionResetError(
                     "The server closed the connection without an answer." if not data else "It was cut in an answer."
                 )
             data += more
-        return _plain_answer(self._socket, data, end, method) or _any_answer(self._socket, data, method)
+        return _plain_answer(receive, data, end, request.method) or _any_answer(receive, data, request.method)
+
+    def _reader(self, request: HttpRequest) -> Receive:
+        one = self._socket
+        assert one is not None
+        if request.ends_at is None:
+            return one.recv
+
+        def receive(size: int) -> bytes:
+            # What is left shrinks with every piece: one that sends a byte now and then must not hold the caller for long.
+            one.settimeout(request.limited(request.read_seconds))
+            return one.recv(size)
+
+        return receive
 
     def wake(self) -> None:
-        """End a read or write that another thread waits in: unlike a close(), a shutdown() wakes it."""
+        """End a read or write that another thread waits in."""
         if self._socket is not None:
-            with contextlib.suppress(OSError, ValueError):
-                # Not SSLSocket's own, which takes the TLS state from under the thread that reads.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            wake(self._socket)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -176,7 +202,7 @@ def _is_tls_error(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError)
 
 
-def _plain_answer(connection: socket.socket, data: bytes, end: int, method: str) -> Answer | None:
+def _plain_answer(receive: Receive, data: bytes, end: int, method: str) -> Answer | None:
     """An HTTP/1.1 answer that names its length; None for every other shape."""
     head = data[: max(end, 0)]
     if head[:9] != b"HTTP/1.1 " or not head[9:12].isdigit() or head[9:10] == b"1" or b"\r\n " in head or b"\r\n\t" in head:
@@ -199,7 +225,7 @@ def _plain_answer(connection: socket.socket, data: bytes, end: int, method: str)
         if rest and left:
             piece, rest = rest[:left], rest[left:]
         elif left:
-            piece = connection.recv(min(size, left))
+            piece = receive(min(size, left))
             if not piece:
                 raise ConnectionResetError(f"It was cut in an answer, {left} bytes before its end.")
         else:
@@ -211,7 +237,7 @@ def _plain_answer(connection: socket.socket, data: bytes, end: int, method: str)
     return Answer(int(head[9:12]), headers, read, lambda: not closes and not left and not rest)
 
 
-def _any_answer(connection: socket.socket, data: bytes, method: str) -> Answer:
+def _any_answer(receive: Receive, data: bytes, method: str) -> Answer:
     """Whatever else HTTP allows: in chunks, up to the end of the connection, HTTP/1.0, after an interim answer."""
     import http.client
 
@@ -219,7 +245,7 @@ def _any_answer(connection: socket.socket, data: bytes, method: str) -> Answer:
         """What HTTPResponse takes of a socket, beginning with what was read of it already."""
 
         def makefile(self, *_: Any) -> io.BufferedReader:
-            return io.BufferedReader(_Replay(data, connection), READ_BYTES)
+            return io.BufferedReader(_Replay(data, receive), READ_BYTES)
 
     response = http.client.HTTPResponse(Replayed(), method=method)  # type: ignore[arg-type]  # it calls makefile() and nothing else
     try:
@@ -240,16 +266,15 @@ def _any_answer(connection: socket.socket, data: bytes, method: str) -> Answer:
 class _Replay(io.RawIOBase):
     """Bytes that were read already, and then the socket."""
 
-    def __init__(self, data: bytes, connection: socket.socket) -> None:
+    def __init__(self, data: bytes, receive: Receive) -> None:
         self._data = data
-        self._connection = connection
+        self._receive = receive
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._data:
-            piece, self._data = self._data[: len(buffer)], self._data[len(buffer) :]
-            buffer[: len(piece)] = piece
-            return len(piece)
-        return self._connection.recv_into(buffer)
+        data, self._data = self._data or self._receive(len(buffer)), b""
+        piece, self._data = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from gpulayer.client.connection import Connection
 from gpulayer.client.exchange import (
     CLOSE_SECONDS,
+    CONNECT_SECONDS,
     KEEPALIVE_SECONDS,
     KEPT_CONNECTIONS,
+    STREAM_BYTES,
     ExchangeClosed,
     HttpAnswer,
     HttpRequest,
@@ -23,8 +25,6 @@ from gpulayer.client.exchange import (
 
 if TYPE_CHECKING:
     import ssl
-
-STREAM_BYTES = 1024 * 1024
 
 
 class DirectExchange:
@@ -49,7 +49,7 @@ class DirectExchange:
         self._pid = os.getpid()
 
     def ask(self, request: HttpRequest, *, fresh: bool = False) -> HttpAnswer:
-        with self._connection(fresh) as connection:
+        with self._connection(request, fresh) as connection:
             answer = connection.ask(request, self._head(request))
             content = answer.content()
             keeps = answer.keeps
@@ -58,7 +58,7 @@ class DirectExchange:
 
     @contextlib.contextmanager
     def stream(self, request: HttpRequest) -> Iterator[HttpStream]:
-        with self._connection(fresh=False) as connection:
+        with self._connection(request, fresh=False) as connection:
             answer = connection.ask(request, self._head(request))
             yield HttpStream(answer.status, answer.headers, answer.pieces(STREAM_BYTES))
             keeps = answer.keeps
@@ -75,12 +75,12 @@ class DirectExchange:
             connection.close()
 
     @contextlib.contextmanager
-    def _connection(self, fresh: bool) -> Iterator[Connection]:
+    def _connection(self, request: HttpRequest, fresh: bool) -> Iterator[Connection]:
         """A connection that is open; it is closed when the block is left by an error, the caller's Ctrl-C included."""
         connection = self._take(fresh)
         try:
             if not connection.is_open:
-                connection.open()
+                connection.open(request.limited(CONNECT_SECONDS))
                 if self._closed:
                     raise ExchangeClosed  # it was being made when `close` looked for whom to wake
             yield connection

@@ -20,7 +20,7 @@ from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, Call
 from gpulayer.client.answers import GATEWAY_STATUSES, read_answer, read_error
 from gpulayer.client.artifact_file import send_parts, write_artifact
 from gpulayer.client.direct import DirectExchange
-from gpulayer.client.exchange import Exchange, ExchangeClosed, HttpAnswer, HttpRequest, NoAnswer, Trouble
+from gpulayer.client.exchange import Exchange, ExchangeClosed, FilePart, HttpAnswer, HttpRequest, NoAnswer, Trouble
 from gpulayer.client.held_calls import pause_after
 from gpulayer.errors import Interrupted, InvalidSpec, ServerUnreachable
 from gpulayer.protocol import Digest, Message, Registered
@@ -78,7 +78,8 @@ class HttpTransport:
         query = {name: _query_value(value) for name, value in fields.items() if value is not None} if body is None else None
         repeat = call.name not in CALLS_NOT_REPEATED
         started = time.monotonic()
-        response = self._send(call.method, path, query=query, body=body, deadline=deadline, repeat=repeat)
+        ends_at = started + timeout if timeout is not None else None
+        response = self._send(call.method, path, query=query, body=body, deadline=deadline, ends_at=ends_at, repeat=repeat)
         answer = read_answer(call, response.status, response.headers, response.content, url=self.url)
         if wait > 0:
             pause = pause_after(request, answer, time.monotonic() - started)
@@ -100,9 +101,11 @@ class HttpTransport:
             return
         where = ARTIFACT_PATH.format(sha256=_path_part(sha256))
 
-        def send(data: bytes, offset: int, total: int) -> None:
-            query = {"offset": str(offset), "total": str(total)}
-            response = self._send("PUT", where, query=query, body=data, deadline=PART_SECONDS)
+        def send(part: FilePart, total: int) -> None:
+            query = {"offset": str(part.offset), "total": str(total)}
+            # A small one goes out in one write with its head.
+            body = part if len(part) >= ASK_FIRST_BYTES else part.read()
+            response = self._send("PUT", where, query=query, body=body, deadline=PART_SECONDS)
             if response.status != 200:
                 raise read_error(response.status, response.headers, response.content, url=self.url)
 
@@ -133,19 +136,20 @@ class HttpTransport:
         path: str,
         *,
         query: dict[str, str] | None = None,
-        body: bytes | None = None,
+        body: bytes | FilePart | None = None,
         deadline: float = ANSWER_SECONDS,
+        ends_at: float | None = None,
         repeat: bool = True,
     ) -> HttpAnswer:
-        """Send one request; where `repeat` allows it, once more on a fresh connection when the first was cut."""
-        request = self._request(method, path, query, body, deadline)
+        """Send one request; where `repeat` allows it, once more on a fresh connection when the first was cut, if there is time."""
+        request = self._request(method, path, query, body, deadline, ends_at)
         try:
             try:
                 response = self._exchange.ask(request)
-                if response.status not in GATEWAY_STATUSES or not repeat or _is_ours(response):
+                if response.status not in GATEWAY_STATUSES or not repeat or request.is_over() or _is_ours(response):
                     return response
             except NoAnswer as error:
-                if not repeat or not _was_sent(error):
+                if not repeat or request.is_over() or not _was_sent(error):
                     raise
             return self._exchange.ask(request, fresh=True)
         except NoAnswer as error:
@@ -153,14 +157,22 @@ class HttpTransport:
         except ExchangeClosed:
             raise self._interrupted() from None
 
-    def _request(self, method: str, path: str, query: dict[str, str] | None, body: bytes | None, deadline: float) -> HttpRequest:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None,
+        body: bytes | FilePart | None,
+        deadline: float,
+        ends_at: float | None = None,
+    ) -> HttpRequest:
         headers = {"User-Agent": f"gpulayer/{__version__}"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
             headers["Content-Type"] = "application/octet-stream" if method == "PUT" else "application/json"
         target = f"{self._base}{path}?{urlencode(query)}" if query else self._base + path
-        return HttpRequest(method, target, headers, body, deadline)
+        return HttpRequest(method, target, headers, body, deadline, ends_at)
 
     def _interrupted(self) -> Interrupted:
         return Interrupted("The connection was closed during the call.", asked=self.url)

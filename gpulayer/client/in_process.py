@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from gpulayer.calls import Call
 from gpulayer.client.artifact_file import send_parts, write_artifact
+from gpulayer.client.exchange import FilePart
 from gpulayer.errors import Interrupted, ServerUnreachable, UnknownArtifact, Unsupported
 from gpulayer.protocol import Digest, Message, Registered, WorkerId
 
@@ -78,9 +79,9 @@ class InProcessTransport:
         if self.has_artifact(sha256):
             return
 
-        def send(data: bytes, offset: int, total: int) -> None:
-            part = self._control_plane.put_artifact_part(sha256, offset=offset, total_bytes=total, data=data)
-            self._run(part, None, "put_artifact")
+        def send(part: FilePart, total: int) -> None:
+            putting = self._control_plane.put_artifact_part(sha256, offset=part.offset, total_bytes=total, data=part.read())
+            self._run(putting, None, "put_artifact")
 
         send_parts(path, send)
 
@@ -137,7 +138,7 @@ class _Ask:
     `run_coroutine_threadsafe` does the same with two futures that are chained to each other, at three times the cost.
     """
 
-    __slots__ = ("_answer", "_done", "_error", "_loop", "_task", "_work")
+    __slots__ = ("_answer", "_done", "_error", "_has_ended", "_lock", "_loop", "_task", "_work")
 
     def __init__(self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self._answer: Any = None
@@ -145,6 +146,8 @@ class _Ask:
         self._work: Coroutine[Any, Any, Any] | None = work
         self._loop = loop
         self._task: asyncio.Task[Any] | None = None
+        self._lock = threading.Lock()
+        self._has_ended = False
         self._done = threading.Lock()
         self._done.acquire()
         loop.call_soon_threadsafe(self._start)
@@ -164,33 +167,43 @@ class _Ask:
             del error  # its traceback holds this frame
 
     def cancel(self) -> None:
-        """End the work, if it has not ended; from any thread."""
-        if self._work is not None:
+        """End the wait at once, and then the work; from any thread, and whether or not the loop still runs."""
+        if not self._finish(None, asyncio.CancelledError()):
+            return
+        with self._lock:
+            work, self._work = self._work, None
+        if work is not None:
+            work.close()  # it never began
+        else:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing runs there any more
                 self._loop.call_soon_threadsafe(self._cancel)
+
+    def _finish(self, answer: Any, error: BaseException | None) -> bool:
+        """Wake the thread that waits; False where something else has done so."""
+        with self._lock:
+            if self._has_ended:
+                return False
+            self._has_ended, self._answer, self._error = True, answer, error
+        self._done.release()
+        return True
 
     # ---- in the loop
 
     def _start(self) -> None:
-        if self._work is None:
+        with self._lock:
+            work, self._work = self._work, None
+        if work is None:
             return  # cancelled before it began
-        self._task = self._loop.create_task(self._work)
+        self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif self._work is not None:
-            self._work.close()
-            self._work, self._error = None, asyncio.CancelledError()
-            self._done.release()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
-        self._work = None
-        self._error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if self._error is None:
-            self._answer = task.result()
-        self._done.release()
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._finish(None if error is not None else task.result(), error)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

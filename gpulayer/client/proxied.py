@@ -6,7 +6,6 @@ Imported only where it is needed: httpx takes longer to import than a job takes 
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import weakref
 from collections.abc import Iterator
@@ -19,20 +18,22 @@ from gpulayer.client.exchange import (
     CONNECT_SECONDS,
     KEEPALIVE_SECONDS,
     KEPT_CONNECTIONS,
+    STREAM_BYTES,
     WRITE_SECONDS,
     ExchangeClosed,
+    FilePart,
     HttpAnswer,
     HttpRequest,
     HttpStream,
     NoAnswer,
     Trouble,
     causes,
+    wake,
 )
 
 if TYPE_CHECKING:
+    import socket
     import ssl
-
-STREAM_BYTES = 1024 * 1024
 
 
 class ProxiedExchange:
@@ -73,20 +74,20 @@ class ProxiedExchange:
         with self._sockets_lock:
             sockets = list(self._sockets)
         for one in sockets:
-            _wake(one)
+            wake(one)
         with self._none_in_flight:
             # A pool that is closed under a request forgets the connection that is being made for it.
             self._none_in_flight.wait_for(lambda: self._in_flight == 0, timeout=CLOSE_SECONDS)
         self._client.close()
 
     def _arguments(self, request: HttpRequest) -> dict[str, Any]:
-        write = max(WRITE_SECONDS, request.read_seconds)
-        timeout = {"connect": CONNECT_SECONDS, "read": request.read_seconds, "write": write, "pool": None}
+        steps = {"connect": CONNECT_SECONDS, "read": request.read_seconds, "write": max(WRITE_SECONDS, request.read_seconds)}
+        timeout = {**{step: request.limited(seconds) for step, seconds in steps.items()}, "pool": None}
         return {
             "method": request.method,
             "url": self._root + request.target,
             "headers": dict(request.headers),
-            "content": request.body,
+            "content": request.body.read() if isinstance(request.body, FilePart) else request.body,
             "extensions": {"timeout": timeout, "trace": self._note_connection},
         }
 
@@ -97,7 +98,7 @@ class ProxiedExchange:
             with self._sockets_lock:
                 self._sockets.add(one)
             if self._closing.is_set():
-                _wake(one)
+                wake(one)
 
     @contextlib.contextmanager
     def _as_ours(self) -> Iterator[None]:
@@ -131,9 +132,3 @@ def _trouble(error: httpx.TransportError) -> Trouble:
         return Trouble.CUT
     # httpx has one class for a port on which nobody listens and for a server whose certificate it does not trust.
     return Trouble.UNTRUSTED if any(isinstance(cause, ssl.SSLError) for cause in causes(error)) else Trouble.NOBODY
-
-
-def _wake(one: socket.socket) -> None:
-    """End a read that another thread waits in: unlike a close(), a shutdown() wakes it."""
-    with contextlib.suppress(OSError, ValueError):
-        one.shutdown(socket.SHUT_RDWR)

@@ -33,7 +33,7 @@ class Transport(Protocol):
         Args:
             call: a row of `calls.CALLS`.
             request: an instance of `call.request`.
-            timeout: seconds to wait for the answer instead of `wait` + 10 s.
+            timeout: seconds that the call may take in all, repeats included, instead of `wait` + 10 s for the answer.
 
         Raises:
             GPUlayerError: what the control plane refused with, as its own class.

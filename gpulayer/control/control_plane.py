@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from gpulayer.calls import Call, Role
 from gpulayer.control import registration
 from gpulayer.control.client_calls import ClientCalls
 from gpulayer.control.clock import Clock, SystemClock
-from gpulayer.control.leases import LEASE_CHECK_SECONDS
+from gpulayer.control.leases import LEASE_CHECK_SECONDS, Lease
 from gpulayer.control.local_workers import LocalWorkers
 from gpulayer.control.store.schema import prepare_home
 from gpulayer.control.tokens import Caller
@@ -81,7 +82,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
         self.waiters.close()
         await self._database.close()
         await asyncio.to_thread(self._artifact_threads.shutdown)
-        self._artifacts.close()
+        await asyncio.to_thread(self._artifacts.close)
 
     async def handle(self, call: Call, request: Message, caller: Caller) -> Message:
         """Answer one call, by the method of its name: the way in for every transport.
@@ -98,8 +99,16 @@ class ControlPlane(ClientCalls, WorkerCalls):
 
     async def check_leases(self) -> None:
         """Compare the leases with the store once, and take their work from workers that are lost."""
-        leases = await self._database.read(registration.read_leases)
-        for lease in self._leases.lost(leases):
+        lost: list[Lease] = []
+        after = ""
+        with self._leases.look() as over:
+            while page := await self._database.read(partial(registration.read_leases, after=after)):
+                lost += over(page)
+                after = page[-1].worker_id
+        if self._told_to_drain:
+            heard = self._leases.heard()
+            self._told_to_drain = {(worker_id, boot) for worker_id, boot in self._told_to_drain if boot in heard}
+        for lease in lost:
             _log.warning("Worker %s is lost: not heard for its lease.", lease.worker_id)
             now = self._clock.now()
             await self._database.write(lambda c, lease=lease, now=now: registration.lose_worker(c, now, lease))  # type: ignore[misc]

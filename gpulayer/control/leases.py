@@ -7,8 +7,10 @@ Pure but for the clock it is given; the store is read and changed by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpulayer.control.clock import Clock
 from gpulayer.protocol import WorkerId
@@ -20,23 +22,23 @@ LEASE_CHECK_SECONDS = 2.0
 _LONGEST_STEP_SECONDS = 2 * LEASE_CHECK_SECONDS
 # A control plane that was stopped itself (SIGSTOP, a laptop's lid) finds old counters and a clock far ahead, while the
 # renewals wait unread in its sockets. So a step between two looks counts for no more than this.
+_SHORTEST_SECONDS = min(BUSY_LEASE_SECONDS, IDLE_LEASE_SECONDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """What the store says about one worker.
 
     Args:
         renewals: moved by every word from this boot of the worker.
-        busy: the worker confirmed an attempt that has not ended.
         last_seen_at: wall time of its last word.
+        busy: the worker confirmed an attempt that has not ended.
     """
 
     worker_id: WorkerId
     boot: str
     renewals: int
-    busy: bool
     last_seen_at: float
+    busy: bool
 
 
 @dataclass(slots=True)
@@ -68,26 +70,40 @@ class LeaseBook:
         """The boots that speak to this control plane."""
         return frozenset(self._heard)
 
-    def lost(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Compare with what the store says, and return the leases that are over."""
+    @contextmanager
+    def look(self) -> Iterator[Callable[[Iterable[Lease]], list[Lease]]]:
+        """Compare with what the store says, over as many pages as it is read in; the function says which of a page are over.
+
+        A worker is on one page; one that is on none is forgotten at the end of the block.
+        """
         monotonic = self._clock.monotonic()
         step = 0.0 if self._looked_at is None else min(monotonic - self._looked_at, _LONGEST_STEP_SECONDS)
         self._looked_at = monotonic
-        over: list[Lease] = []
+        heard_before = self.heard()  # who speaks for the first time meanwhile may have missed its page
         watched: dict[tuple[WorkerId, str], _Watched] = {}
-        for lease in leases:
-            key = (lease.worker_id, lease.boot)
-            entry = self._watched.get(key)
-            if entry is None or entry.renewals != lease.renewals:
-                entry = _Watched(renewals=lease.renewals)
-            else:
-                entry.still_seconds += step
-            watched[key] = entry
-            if self._is_over(lease, entry):
-                over.append(lease)
+
+        def over(leases: Iterable[Lease]) -> list[Lease]:
+            found: list[Lease] = []
+            for lease in leases:
+                key = (lease.worker_id, lease.boot)
+                entry = self._watched.get(key)
+                if entry is None or entry.renewals != lease.renewals:
+                    entry = _Watched(renewals=lease.renewals)
+                else:
+                    entry.still_seconds += step
+                watched[key] = entry
+                if entry.still_seconds >= _SHORTEST_SECONDS and self._is_over(lease, entry):
+                    found.append(lease)
+            return found
+
+        yield over
         self._watched = watched
-        self._heard &= {boot for _, boot in watched}
-        return over
+        self._heard -= heard_before.difference(boot for _, boot in watched)
+
+    def lost(self, leases: Iterable[Lease]) -> list[Lease]:
+        """The leases that are over, by one look at all of them."""
+        with self.look() as over:
+            return over(leases)
 
     def _is_over(self, lease: Lease, entry: _Watched) -> bool:
         if not self._judge_silent_only:

@@ -17,7 +17,7 @@ from gpulayer.control.store.artifacts import ArtifactFiles
 from gpulayer.control.store.database import Database
 from gpulayer.control.tokens import Caller
 from gpulayer.control.waiters import Answers, Waiters
-from gpulayer.protocol import Digest, JoinToken
+from gpulayer.protocol import Digest, JoinToken, WorkerId
 
 
 class OpenHome:
@@ -42,6 +42,7 @@ class OpenHome:
         self._leases = LeaseBook(clock, judge_silent_only=judge_silent_only)
         self._tokens = tokens.TokenCache()
         self._local_workers = local_workers
+        self._told_to_drain: set[tuple[WorkerId, str]] = set()  # boots; those that are gone are dropped with their leases
 
     def signal(self, *topics: str) -> None:
         """Wake who waits for these topics; called in the loop."""

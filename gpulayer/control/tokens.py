@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, bindparam, select
 
 from gpulayer.calls import Role
 from gpulayer.control.store import changes
 from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.statements import Statement
 from gpulayer.control.store.tables import tokens
 from gpulayer.errors import NotAuthenticated
 from gpulayer.protocol import WorkerId
@@ -22,8 +24,13 @@ from gpulayer.protocol import WorkerId
 TOKENS_TOPIC = "tokens"
 WORKER_TOKEN_SECONDS = 30 * 86400.0
 """A worker that comes back within this registers with its own token, which starts the time anew."""
+KEPT_CALLERS = 20_000
+"""Twice the workers of a large fleet, in some megabytes."""
 
 _PREFIXES = {Role.CLIENT: "gpc_", Role.WORKER: "gpw_", Role.JOIN: "gpj_"}
+
+_ISSUED = ("digest", "kind", "owner", "worker_id", "created_at", "expires_at")
+_ISSUE = Statement(tokens.insert().values({name: bindparam(name) for name in _ISSUED}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +61,14 @@ def issue(
 ) -> str:
     """Make a token and return it, the only time that it is seen."""
     token = _PREFIXES[role] + secrets.token_urlsafe(32)
-    connection.execute(
-        tokens.insert().values(
-            digest=digest_of(token),
-            kind=role.value,
-            owner=user,
-            worker_id=worker_id,
-            created_at=now,
-            expires_at=None if valid_seconds is None else now + valid_seconds,
-        )
+    _ISSUE.run(
+        connection,
+        digest=digest_of(token),
+        kind=role.value,
+        owner=user,
+        worker_id=worker_id,
+        created_at=now,
+        expires_at=None if valid_seconds is None else now + valid_seconds,
     )
     return token
 
@@ -76,13 +82,12 @@ def revoke(connection: StoreConnection, now: float, digest: str) -> bool:
 
 
 def renew_worker_token(connection: StoreConnection, now: float, worker_id: WorkerId) -> None:
-    """Start the time of this worker's token anew."""
+    """Start the time of this worker's token anew; who remembers the earlier end asks the store once that has come."""
     connection.execute(
         tokens.update()
         .where(tokens.c.worker_id == worker_id, tokens.c.kind == Role.WORKER.value, tokens.c.revoked_at.is_(None))
         .values(expires_at=now + WORKER_TOKEN_SECONDS)
     )
-    changes.emit(connection, TOKENS_TOPIC)
 
 
 def use_join_token(connection: StoreConnection, now: float, digest: str, *, boot: str, worker_id: WorkerId) -> WorkerId:
@@ -110,11 +115,17 @@ def workers_joined_by(connection: StoreConnection, join_tokens: Collection[str])
 
 
 class TokenCache:
-    """Callers by token digest, so that a call does not cost a question to the store; emptied by every change of a token."""
+    """Callers by token digest, so that a call does not cost a question to the store; emptied when any token is revoked.
+
+    It holds the `KEPT_CALLERS` that called last, and none with a join token, which is used once.
+    """
 
     def __init__(self) -> None:
-        self._callers: dict[str, tuple[Caller, float | None]] = {}
+        self._callers: OrderedDict[str, tuple[Caller, float | None]] = OrderedDict()
         self._generation = 0
+
+    def __len__(self) -> int:
+        return len(self._callers)
 
     @property
     def generation(self) -> int:
@@ -126,12 +137,22 @@ class TokenCache:
         self._generation += 1
 
     def find(self, digest: str, now: float) -> Caller | None:
-        caller, expires_at = self._callers.get(digest, (None, None))
-        return caller if expires_at is None or now < expires_at else None
+        known = self._callers.get(digest)
+        if known is None:
+            return None
+        caller, expires_at = known
+        if expires_at is not None and now >= expires_at:
+            del self._callers[digest]
+            return None
+        self._callers.move_to_end(digest)
+        return caller
 
     def keep(self, digest: str, caller: Caller, expires_at: float | None, *, generation: int) -> None:
-        if generation == self._generation:
-            self._callers[digest] = (caller, expires_at)
+        if generation != self._generation or caller.role is Role.JOIN:
+            return
+        self._callers[digest] = (caller, expires_at)
+        if len(self._callers) > KEPT_CALLERS:
+            self._callers.popitem(last=False)
 
 
 def find_caller(connection: StoreConnection, now: float, digest: str) -> tuple[Caller, float | None] | None:

@@ -7,12 +7,9 @@ Each is one transaction or one held question, fenced by worker, boot and attempt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from gpulayer.control import assignments, endings, registration
-from gpulayer.control.clock import Clock
-from gpulayer.control.local_workers import LocalWorkers
 from gpulayer.control.open_home import OpenHome
 from gpulayer.control.store import attempts, changes, jobs, logs
 from gpulayer.control.store.connection import StoreConnection
@@ -43,26 +40,6 @@ from gpulayer.states import AttemptState
 class WorkerCalls(OpenHome):
     """What workers say to an open home."""
 
-    def __init__(
-        self,
-        home: Path,
-        database_path: Path,
-        *,
-        clock: Clock,
-        judge_silent_only: bool,
-        local_workers: LocalWorkers | None,
-        synchronous: Literal["normal", "full"],
-    ) -> None:
-        super().__init__(
-            home,
-            database_path,
-            clock=clock,
-            judge_silent_only=judge_silent_only,
-            local_workers=local_workers,
-            synchronous=synchronous,
-        )
-        self._told_to_drain: set[tuple[WorkerId, str]] = set()
-
     async def register_worker(self, request: RegisterWorker, caller: Caller) -> Registered:
         """A worker joins or comes back (see `registration.register_worker`).
 
@@ -73,6 +50,7 @@ class WorkerCalls(OpenHome):
         now = self._clock.now()
         self._leases.hear(request.boot)
         worker_id, token = await self._database.write(lambda c: registration.register_worker(c, now, request=request, caller=caller))
+        self._told_to_drain.discard((worker_id, request.boot))
         return Registered(
             worker_id=worker_id,
             token=token,

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from gpulayer.bundle.archive import extract_archive
+from gpulayer.bundle.unpack import extract_archive
 from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import InputFile
 

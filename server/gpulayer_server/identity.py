@@ -196,7 +196,8 @@ _NAMING = ("get_user", "_get_user", "get_user_token", "get_user_cookie", "genera
 @functools.cache
 def _names_users(provider: type[IdentityProvider]) -> bool:
     ours = (IdentityProvider, PasswordIdentityProvider)
-    return any(getattr(provider, name) not in [getattr(plain, name) for plain in ours] for name in _NAMING)
+    # With a default: one of the names is Jupyter's private one, which another version of it may lack.
+    return any(getattr(provider, name, None) not in [getattr(plain, name, None) for plain in ours] for name in _NAMING)
 
 
 def _not_authenticated() -> NotAuthenticated:

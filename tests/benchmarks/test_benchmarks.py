@@ -36,10 +36,15 @@ CASES: dict[str, tuple[list[str], set[str]]] = {
         ["--jobs", "2", "--workers", "1"],
         {"single.cold.embedded", "single.cold.http", "single.warm.http", "burst.cold.http", "burst.warm.http"},
     ),
+    "http_calls": ([], {"cpu.urllib3", "cpu.http.client", "cpu.direct", "cpu.transport"}),
     "import_time": ([], {"import"}),
     "log_throughput": ([], {"job_slowdown", "job_slowdown.buffered", "ingest"}),
     "long_polls": (["--workers", "10"], {"held", "bytes_each", "wake_one.p99", "wake_one.order.p99"}),
     "responsiveness": ([], {"status.p99", "kernel_echo.p99"}),
+    "store_writes": (
+        [],
+        {f"claim.{mode}.{group}" for mode in ("off", "normal", "full", "extra") for group in (1, 8, 64)} | {"claim.normal.and_sync"},
+    ),
     "transfer": ([], {"put", "get", "put.files", "get.files", "cached"}),
 }
 STAGES = ("submit", "dispatch", "prepare", "run", "logs", "finish")

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from gpulayer import CommandJob, DistributedJob
+from gpulayer.calls import CALLS
 from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import Interrupted, Unsupported
+from gpulayer.protocol import GetJob
 from gpulayer.states import JobState
 
 
@@ -83,6 +86,21 @@ def test_whatever_fails_in_closing_neither_the_loop_nor_its_thread_is_left(contr
     assert not control_plane._thread.is_alive()
     with pytest.raises(Interrupted):
         client.health()
+
+
+def test_whatever_stops_the_loop_whoever_waits_for_it_is_woken(control_plane):
+    client, loop = control_plane.client(), control_plane._loop
+    job = client.submit(CommandJob(["true"]))
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(client._transport.call, CALLS["wait_job"], GetJob(job_id=job.id, wait=30, after_revision=job.status.revision))
+        loop.call_soon_threadsafe(loop.stop)
+        with pytest.raises(Interrupted):
+            held.result(10)
+    control_plane._thread.join(10)
+    with pytest.raises(Interrupted):
+        control_plane.client().health()
+    control_plane._thread = threading.Thread(target=loop.run_forever)  # so that it can be closed
+    control_plane._thread.start()
 
 
 def test_a_forked_child_neither_has_nor_closes_what_its_parent_opened(tmp_path):

@@ -159,8 +159,7 @@ def test_an_idle_poll_that_a_proxy_ends_is_asked_again(setting: Setting, spoil: 
 
 def test_a_poll_that_is_swallowed_in_silence_costs_its_deadline_and_no_job(setting: Setting) -> None:
     """The server goes on holding what was swallowed: what it answers there must come again on the next poll."""
-    for _ in range(2):  # the poll, and its repetition
-        setting.proxy.spoil_next(ACQUIRE, Spoil(then="silence"))
+    setting.proxy.spoil_next(ACQUIRE, Spoil(then="silence"))
     with pytest.raises(ServerUnreachable, match="No answer came in time"):
         setting.worker.acquire(timeout=0.1)
     while setting.proxy.forwarded.acquire(blocking=False):

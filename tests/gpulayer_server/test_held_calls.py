@@ -97,7 +97,8 @@ class TestBound:
         assert isinstance(decode_error(json.loads(refused.body)), TooManyCalls)
         # Calls that do not wait, and another identity, are not concerned.
         await hosted.call("GET", "jobs")
-        writer, _, task = await hosted.hold(f"events?after={after}&wait=30", token=hosted.jupyter_token)
+        of_another = await hosted.host.control_plane.issue_client_token("another", valid_seconds=None)
+        writer, _, task = await hosted.hold(f"events?after={after}&wait=30", token=of_another)
         for one in [*held, (writer, None, task)]:
             await leave(one[0])
         await asyncio.wait([one[2] for one in [*held, (writer, None, task)]], timeout=5)

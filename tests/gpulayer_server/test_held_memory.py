@@ -1,5 +1,6 @@
 """What a held call costs a real server in memory (ADR-0019: 30 KB each); that it is given back at once, see test_held_calls."""
 
+import selectors
 import socket
 from pathlib import Path
 
@@ -26,6 +27,14 @@ def _hold(server: RunningServer, count: int, after: int) -> list[socket.socket]:
     return connections
 
 
+def _answered(connections: list[socket.socket]) -> int:
+    """On how many of them something has come back, were it a refusal or an end."""
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ)
+        return len(selector.select(0))
+
+
 def _bytes_used(server: RunningServer) -> int:
     # Asked behind them: when it is answered, what came before is held.
     for _ in range(3):
@@ -40,6 +49,7 @@ def test_a_held_call_is_small(tmp_path: Path) -> None:
         before = _bytes_used(server)
         held = _hold(server, CALLS, after)
         used = _bytes_used(server)
-        assert (used - before) / CALLS <= MOST_BYTES_EACH
+        assert _answered([*warm, *held]) == 0
+        assert 0 < (used - before) / CALLS <= MOST_BYTES_EACH
         for connection in [*warm, *held]:
             connection.close()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from gpulayer_server import identity
 from jupyter_server.auth import Authorizer, IdentityProvider, User
 from support.hosted import NO_TOKEN, Hosted
 from traitlets.config import Config
@@ -51,6 +52,12 @@ class Greeting(IdentityProvider):
 
     def get_handlers(self) -> list[tuple[str, object]]:
         return [*super().get_handlers()]
+
+
+def test_a_jupyter_without_one_of_the_names_is_none_the_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_NAMING", (*identity._NAMING, "a_name_of_another_version"))
+    names_users = identity._names_users.__wrapped__
+    assert [names_users(provider) for provider in (IdentityProvider, Greeting, Named)] == [False, False, True]
 
 
 class TestOwner:

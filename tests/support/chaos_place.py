@@ -21,7 +21,7 @@ import gpulayer
 from gpulayer.bundle.archive import Bundle
 from gpulayer.errors import GPUlayerError, InternalError, Interrupted, NotAuthenticated, ServerUnreachable
 from support.chaos_checker import AttemptKey, History, StoredAttempt, StoredChunk, Written
-from support.chaos_proxy import CuttingProxy
+from support.chaos_proxy import ChaosProxy
 from support.history_rules import JOB_ENDS
 from support.observed_moves import Observer
 from support.server import RunningServer, running_server
@@ -47,11 +47,12 @@ with open(os.path.join(os.environ["CHAOS_WRITTEN"], name), "w", buffering=1) as 
 
 
 class ChaosWorker:
-    """One worker process, and the processes below it."""
+    """One worker process, and the processes below it; `by_home` is one that does not come through the proxy."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], *, by_home: bool = False) -> None:
         self.name = name
         self.process = process
+        self.by_home = by_home
 
     @property
     def is_alive(self) -> bool:
@@ -81,7 +82,7 @@ class ChaosPlace:
     def __init__(self, folder: Path, server: RunningServer, env: dict[str, str]) -> None:
         self.folder = folder
         self.server = server
-        self.proxy = CuttingProxy()
+        self.proxy = ChaosProxy()
         self.workers: list[ChaosWorker] = []
         self.accepted: dict[str, list[str]] = {}
         self.told: dict[str, list[str]] = {}
@@ -127,7 +128,7 @@ class ChaosPlace:
         assert process.stdin is not None
         process.stdin.write(token.encode() + b"\n")
         process.stdin.close()
-        worker = ChaosWorker(name, process)
+        worker = ChaosWorker(name, process, by_home=by_home)
         self.workers.append(worker)
         self.wait_until(lambda: self.observer.rows("SELECT 1 FROM workers WHERE name = ?", name), JOIN_SECONDS)
         return worker
@@ -139,6 +140,11 @@ class ChaosPlace:
         found = [(row["job_id"], row["node"], row["attempt"]) for row in self.observer.rows(query, worker.name)]
         return [key for key in found if any(written.key == key and not written.ended for written in self.written())]
 
+    def attempt_states(self) -> dict[AttemptKey, str]:
+        """The state of every attempt at this moment, as stored."""
+        rows = self.observer.rows("SELECT job_id, node, attempt, state FROM attempts")
+        return {(row["job_id"], row["node"], row["attempt"]): row["state"] for row in rows}
+
     def ranks_of(self, key: AttemptKey) -> list[int]:
         return [written.pid for written in self.written() if written.key == key and not written.ended]
 
@@ -147,8 +153,10 @@ class ChaosPlace:
         """While the block runs, server and workers have this bug; "" is none."""
         plant = self.folder / "plant"
         plant.write_text(name)
-        yield
-        plant.write_text("")
+        try:
+            yield
+        finally:
+            plant.write_text("")
 
     # ---- jobs
 

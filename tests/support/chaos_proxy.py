@@ -10,7 +10,7 @@ from collections.abc import Callable
 ASSIGNMENT_IN_ANSWER = b'"assignments":[{'
 
 
-class CuttingProxy:
+class ChaosProxy:
     """Forwards TCP from one loopback port, in a thread of its own, to wherever the server listens at the time."""
 
     def __init__(self) -> None:
@@ -19,6 +19,8 @@ class CuttingProxy:
         """Requests (as their first bytes) that are cut instead of forwarded."""
         self._target: int | None = None
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._asking: set[asyncio.StreamWriter] = set()
+        """Of the pairs, the clients' ends of those on which a request has no answer yet."""
         self._cut_answer_with: bytes | None = None
         self._changed = threading.Condition()
         self._counts: dict[bytes, int] = {}
@@ -34,11 +36,11 @@ class CuttingProxy:
         self._target = port
 
     def cut_all(self) -> int:
-        """Reset every connection at this moment; returns how many there were."""
+        """Reset every connection at this moment; returns on how many of them a request had no answer yet."""
         return self._run(self._cut_all())
 
-    def cut_answer(self, containing: bytes) -> None:
-        """The next answer that holds these bytes is not delivered: its connection is reset instead."""
+    def cut_answer(self, containing: bytes | None) -> None:
+        """The next answer that holds these bytes is not delivered: its connection is reset instead. None takes that back."""
         self._cut_answer_with = containing
 
     def wait_for_cut(self, count: int = 1, timeout: float = 30.0) -> bool:
@@ -85,13 +87,14 @@ class CuttingProxy:
         pair = (writer, upstream)
         self._pairs.add(pair)
         pumps = [
-            asyncio.ensure_future(self._pump(reader, upstream, self._stops_request)),
-            asyncio.ensure_future(self._pump(upstream_reader, writer, self._stops_answer)),
+            asyncio.ensure_future(self._pump(reader, upstream, lambda data: self._stops_request(data, writer))),
+            asyncio.ensure_future(self._pump(upstream_reader, writer, lambda data: self._stops_answer(data, writer))),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._pairs.discard(pair)
+            self._asking.discard(writer)
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
@@ -106,7 +109,8 @@ class CuttingProxy:
                 writer.write(data)
                 await writer.drain()
 
-    def _stops_request(self, data: bytes) -> bool:
+    def _stops_request(self, data: bytes, client: asyncio.StreamWriter) -> bool:
+        self._asking.add(client)
         line = data.split(b"\r\n", 1)[0]
         if line.endswith(b" HTTP/1.1"):
             path = line.split(b" ")[1].split(b"?")[0].rsplit(b"/", 1)[-1]
@@ -116,7 +120,8 @@ class CuttingProxy:
             return self.refuse(line)
         return False
 
-    def _stops_answer(self, data: bytes) -> bool:
+    def _stops_answer(self, data: bytes, client: asyncio.StreamWriter) -> bool:
+        self._asking.discard(client)
         if self._cut_answer_with is None or self._cut_answer_with not in data:
             return False
         self._cut_answer_with = None
@@ -126,11 +131,11 @@ class CuttingProxy:
         return True
 
     async def _cut_all(self) -> int:
-        pairs = list(self._pairs)
-        for pair in pairs:
+        asking = len(self._asking)
+        for pair in list(self._pairs):
             for end in pair:
                 end.transport.abort()
-        return len(pairs)
+        return asking
 
     def _run(self, what):
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)

@@ -7,7 +7,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import psutil
@@ -17,11 +17,22 @@ from support.chaos_checker import AttemptKey
 from support.chaos_hosts import BUSY_LEASE_SECONDS, IDLE_LEASE_SECONDS
 from support.chaos_place import ChaosPlace, ChaosWorker
 from support.chaos_proxy import ASSIGNMENT_IN_ANSWER
+from support.history_rules import ATTEMPT_ENDS
 from support.observed_moves import Observer
 
 VICTIM_SECONDS = 30.0
 QUIET_SECONDS = 90.0
 MOST_UNFINISHED = 5
+MOST_DRAWS = 8
+"""Of a kind that has not counted: on a busy machine a job may end between the look for it and the hit."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A fault whose effect shows later, and the attempts that ran when it struck."""
+
+    kind: str
+    attempts: list[AttemptKey]
 
 
 @dataclass
@@ -31,7 +42,7 @@ class ChaosRun:
     Args:
         place: with its workers started.
         seed: of the order of faults, their victims and the jobs.
-        seconds: how long faults go on; every kind comes at least once.
+        seconds: how long faults go on; a kind that has not counted by then is drawn again, `MOST_DRAWS` times at most.
         distributed: some jobs run on two nodes.
     """
 
@@ -40,9 +51,29 @@ class ChaosRun:
     seconds: float
     distributed: bool = False
     counted: collections.Counter[str] = field(default_factory=collections.Counter)
-    """Faults by kind that hit accepted, unfinished work."""
+    """Faults by kind that hit accepted, unfinished work, by what became of it."""
     missed: collections.Counter[str] = field(default_factory=collections.Counter)
-    hits: list[tuple[str, list[AttemptKey]]] = field(default_factory=list)
+    struck: collections.Counter[str] = field(default_factory=collections.Counter)
+    hits: list[Hit] = field(default_factory=list)
+    """Those that are not judged yet."""
+
+    @property
+    def faults(self) -> dict[str, Callable[[str, random.Random], None]]:
+        """Every kind."""
+        return {
+            "kill agent": self._kill_agent,
+            "kill keeper": self._kill_keeper,
+            "kill rank": self._kill_rank,
+            "kill server": self._kill_server,
+            "stop agent": self._stop_agent,
+            "cut connections": self._cut_connections,
+            "cut answer": self._cut_answer,
+        }
+
+    @property
+    def never_counted(self) -> list[str]:
+        """Kinds that never hit unfinished work."""
+        return sorted(set(self.faults) - set(self.counted))
 
     def run(self) -> None:
         """Let it happen, then let everything come to its end; the checker looks at the place afterwards."""
@@ -53,14 +84,13 @@ class ChaosRun:
         deadline = time.monotonic() + self.seconds
         try:
             round_of: list[str] = []
-            first = True
-            while first or time.monotonic() < deadline:
-                if not round_of:
-                    round_of = rng.sample(sorted(self._faults()), len(self._faults()))
-                kind = round_of.pop()
-                self._faults()[kind](kind, rng)
-                first = first and bool(round_of)
-                self.place.ask_for_outcomes()
+            while len(self.struck) < len(self.faults) or time.monotonic() < deadline:
+                round_of = round_of or rng.sample(sorted(self.faults), len(self.faults))
+                self._strike(round_of.pop(), rng)
+            self._settle()
+            while again := [kind for kind in self.never_counted if self.struck[kind] < MOST_DRAWS]:
+                self._strike(again[0], rng)
+                self._settle()
         finally:
             done.set()
             submitter.join(60)
@@ -80,31 +110,27 @@ class ChaosRun:
             f"faults that hit unfinished work: {faults or 'none'}; missed: {dict(self.missed)}"
         )
 
-    def _faults(self) -> dict[str, Callable[[str, random.Random], None]]:
-        return {
-            "kill agent": self._kill_agent,
-            "kill keeper": self._kill_keeper,
-            "kill rank": self._kill_rank,
-            "kill server": self._kill_server,
-            "stop agent": self._stop_agent,
-            "cut connections": self._cut_connections,
-            "cut answer": self._cut_answer,
-        }
+    def _strike(self, kind: str, rng: random.Random) -> None:
+        self.struck[kind] += 1
+        self.faults[kind](kind, rng)
+        self.judge(self.place.attempt_states())
+        self.place.ask_for_outcomes()
 
     # ---- faults
 
     def _kill_agent(self, kind: str, rng: random.Random) -> None:
         worker, running = self._busy_worker(rng)
         worker.kill()
-        self._count(kind, running)
+        self.hits.append(Hit(kind, running))
         self._replace(worker)
 
     def _kill_keeper(self, kind: str, rng: random.Random) -> None:
         worker, running = self._busy_worker(rng)
         keeper = worker.keeper()
         if keeper is not None:
-            keeper.kill()
-        self._count(kind, running if keeper is not None else [])
+            with contextlib.suppress(psutil.NoSuchProcess):
+                keeper.kill()
+        self.hits.append(Hit(kind, running if keeper is not None else []))
 
     def _kill_rank(self, kind: str, rng: random.Random) -> None:
         _, running = self._busy_worker(rng)
@@ -114,12 +140,12 @@ class ChaosRun:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     psutil.Process(pid).kill()
                     hit.append(key)
-        self._count(kind, hit)
+        self.hits.append(Hit(kind, hit))
 
     def _kill_server(self, kind: str, rng: random.Random) -> None:
         _, running = self._busy_worker(rng)
         self.place.server.kill()
-        self._count(kind, running)
+        self._count(kind, self._unfinished_of(running))  # nobody stores an end until there is a server again
         self.place.server.start()
         self.place.lead_proxy_to_server()
 
@@ -128,52 +154,72 @@ class ChaosRun:
         worker, running = self._busy_worker(rng)
         worker.pause()
         try:
-            self.place.wait_until(lambda: self._are_lost(running), 3 * (BUSY_LEASE_SECONDS + IDLE_LEASE_SECONDS))
-            self._count(kind, running if self._are_lost(running) else [])
+            self.place.wait_until(lambda: not self._unfinished_of(running), 3 * (BUSY_LEASE_SECONDS + IDLE_LEASE_SECONDS))
+            states = self.place.attempt_states()
+            self._count(kind, [key for key in running if states[key] == "lost"])
         finally:
             worker.resume()
 
     def _cut_connections(self, kind: str, rng: random.Random) -> None:
-        _, running = self._busy_worker(rng)
-        cut = self.place.proxy.cut_all()
-        self._count(kind, running if cut else [])
+        _, running = self._busy_worker(rng, by_proxy=True)
+        asking = self.place.proxy.cut_all()
+        self._count(kind, self._unfinished_of(running) if asking else [])
 
     def _cut_answer(self, kind: str, rng: random.Random) -> None:
         before = self.place.proxy.answers_cut
         self.place.proxy.cut_answer(ASSIGNMENT_IN_ANSWER)
         was_cut = self.place.proxy.wait_for_cut(before + 1, VICTIM_SECONDS)
+        self.place.proxy.cut_answer(None)
         self._count(kind, [("assignment", 0, 0)] if was_cut else [])
 
-    # ---- inside
+    # ---- what they did
 
-    def _count(self, kind: str, hit: list[AttemptKey]) -> None:
-        """A fault counts only where it hit accepted work that was not finished."""
-        if hit:
+    def judge(self, states: Mapping[AttemptKey, str]) -> None:
+        """Count those hits whose attempts have ended since: one that a fault ended is lost or failed, as no job does that by itself."""
+        undecided = []
+        for hit in self.hits:
+            if any(states[key] not in ATTEMPT_ENDS for key in hit.attempts):
+                undecided.append(hit)
+            else:
+                self._count(hit.kind, [key for key in hit.attempts if states[key] in ("lost", "failed")])
+        self.hits = undecided
+
+    def _count(self, kind: str, ended: list[AttemptKey]) -> None:
+        if ended:
             self.counted[kind] += 1
-            self.hits.append((kind, hit))
         else:
             self.missed[kind] += 1
 
-    def _busy_worker(self, rng: random.Random) -> tuple[ChaosWorker, list[AttemptKey]]:
-        """A living worker with a running attempt, once there is one."""
+    def _settle(self) -> None:
+        """Judge every hit, waiting for the attempts that it may have ended."""
+
+        def judge() -> bool:
+            self.judge(self.place.attempt_states())
+            return not self.hits
+
+        assert self.place.wait_until(judge, QUIET_SECONDS), f"attempts that were hit never ended: {self.hits}"
+
+    def _unfinished_of(self, keys: list[AttemptKey]) -> list[AttemptKey]:
+        states = self.place.attempt_states()
+        return [key for key in keys if states[key] not in ATTEMPT_ENDS]
+
+    # ---- inside
+
+    def _busy_worker(self, rng: random.Random, *, by_proxy: bool = False) -> tuple[ChaosWorker, list[AttemptKey]]:
+        """A living worker with a running attempt, once there is one; with `by_proxy` one whose calls come through the proxy."""
         found: list[tuple[ChaosWorker, list[AttemptKey]]] = []
 
         def look() -> bool:
             found[:] = [
-                (worker, running) for worker in self.place.workers if worker.is_alive and (running := self.place.running_on(worker))
+                (worker, running)
+                for worker in self.place.workers
+                if worker.is_alive and not (by_proxy and worker.by_home) and (running := self.place.running_on(worker))
             ]
             return bool(found)
 
         self.place.wait_until(look, VICTIM_SECONDS)
         alive = [(worker, []) for worker in self.place.workers if worker.is_alive]
         return rng.choice(found or alive)
-
-    def _are_lost(self, keys: list[AttemptKey]) -> bool:
-        stored = {
-            (row["job_id"], row["node"], row["attempt"]): row["state"]
-            for row in self.place.observer.rows("SELECT job_id, node, attempt, state FROM attempts")
-        }
-        return all(stored[key] == "lost" for key in keys)
 
     def _replace(self, worker: ChaosWorker) -> None:
         with contextlib.suppress(GPUlayerError):

@@ -8,6 +8,9 @@ from itertools import islice
 from gpulayer.control.scheduler.score import best_of
 from gpulayer.control.scheduler.view import AUTO, KINDS_BEST_FIRST, JobView, NodePlacement, Placement, View, WorkerView
 
+LISTED_WORKERS = 20
+"""So many are named in a reason: each record of a waiting job carries it."""
+
 
 def kinds_for(job: JobView) -> tuple[str, ...]:
     """The accelerators that may serve this job, best first."""
@@ -30,8 +33,10 @@ def groups(workers: Sequence[WorkerView], job: JobView) -> list[tuple[WorkerView
     """
     if job.nodes == 1:
         return [tuple(workers)]
-    hosts = sorted({worker.host for worker in workers})
-    found = [tuple(worker for worker in workers if worker.host == host) for host in hosts]
+    by_host: dict[str, list[WorkerView]] = {}
+    for worker in workers:
+        by_host.setdefault(worker.host, []).append(worker)
+    found = [tuple(of_host) for _, of_host in sorted(by_host.items())]
     found.append(tuple(worker for worker in workers if not worker.loopback))
     return [group for group in found if len(group) >= job.nodes]
 
@@ -83,7 +88,7 @@ def why_waiting(view: View, job: JobView) -> str:
     if kind is None:
         return needs + _why_none_could(suitable, job)
     free = [(len(worker.free(kind)), worker.name) for worker in sorted(suitable, key=lambda worker: (worker.name, worker.id))]
-    listed = ", ".join(f"{count} on {name}" for count, name in free if count) or "none"
+    listed = _listed([f"{count} on {name}" for count, name in free if count]) or "none"
     return f"needs {job.devices} × {kind}" + (f" on each of {job.nodes} nodes" if job.nodes > 1 else "") + f"; free: {listed}"
 
 
@@ -91,7 +96,7 @@ def _why_none_could(suitable: Sequence[WorkerView], job: JobView) -> str:
     kind = next((kind for kind in kinds_for(job) if could_hold(suitable, job, kind)), None)
     if kind is not None:
         # Enough of them are alive; they only cannot reach each other.
-        names = ", ".join(sorted(worker.name for worker in suitable if worker.loopback))
+        names = _listed(sorted(worker.name for worker in suitable if worker.loopback))
         return f"; {names} can be reached from the own host only (through a tunnel?): start it with --address to join several nodes"
     offered = {(len(worker.of_kind(kind)), kind) for worker in suitable for kind in kinds_for(job)}
     sizes = sorted(((size, kind) for size, kind in offered if size), reverse=True)
@@ -102,3 +107,8 @@ def _why_none_could(suitable: Sequence[WorkerView], job: JobView) -> str:
     if largest < job.devices:
         return f"; the largest worker has {largest} × {kind}"
     return f"; {enough} " + ("worker has" if enough == 1 else "workers have") + " that many"
+
+
+def _listed(items: list[str]) -> str:
+    rest = len(items) - LISTED_WORKERS
+    return ", ".join(items[:LISTED_WORKERS]) + (f" and {rest} more" if rest > 0 else "")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpulayer.disk import begin_writing_back
+from gpulayer.disk import GrowingSync, write_all
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge
 from gpulayer.protocol import Digest
 from gpulayer.settings import ARTIFACT_PART_BYTES
@@ -101,10 +101,9 @@ class ArtifactFiles:
                     details={"offset": size},
                 )
             added = memoryview(data)[size - offset :]
-            _write_all(descriptor, added, size)
+            write_all(descriptor, added, size)
             end = size + len(added)
             self._follow(sha256, temporary, descriptor, size, added)
-            begin_writing_back(descriptor, size, end)
             if end < total_bytes:
                 return False
             self._finish(descriptor, temporary, final, sha256, total_bytes)
@@ -133,19 +132,28 @@ class ArtifactFiles:
         if growing is not None:
             growing.close()
 
-    def _digest_of(self, sha256: Digest, descriptor: int) -> str:
+    def _finish(self, descriptor: int, temporary: Path, final: Path, sha256: Digest, total_bytes: int) -> None:
         with self._lock:
             growing = self._growing.pop(sha256, None)
-        if growing is not None:
-            growing.close()
-            if growing.is_of(descriptor):
-                return growing.hexdigest()
-        with open(descriptor, "rb", closefd=False) as file:
-            file.seek(0)
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            if growing is not None and growing.is_of(descriptor):
+                found, sync = growing.hexdigest(), growing.sync
+            else:
+                found, sync = _digest_of(descriptor), GrowingSync(descriptor)
+            self._check(found, descriptor, temporary, sha256, total_bytes)
+            sync.finish()
+        finally:
+            if growing is not None:
+                growing.close()
+        final.parent.mkdir(exist_ok=True, mode=0o700)
+        temporary.rename(final)
+        folder = os.open(final.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
-    def _finish(self, descriptor: int, temporary: Path, final: Path, sha256: Digest, total_bytes: int) -> None:
-        found = self._digest_of(sha256, descriptor)
+    def _check(self, found: str, descriptor: int, temporary: Path, sha256: Digest, total_bytes: int) -> None:
         if found != sha256:
             size = os.fstat(descriptor).st_size
             temporary.unlink()
@@ -156,14 +164,6 @@ class ArtifactFiles:
                 fix="Send it again from the start.",
                 details={"offset": 0},
             )
-        os.fsync(descriptor)
-        final.parent.mkdir(exist_ok=True, mode=0o700)
-        temporary.rename(final)
-        folder = os.open(final.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _final(self, sha256: Digest) -> Path:
         if not _DIGEST.fullmatch(sha256):
@@ -172,17 +172,19 @@ class ArtifactFiles:
 
 
 class _Growing:
-    """The digest of a file as far as it has arrived.
+    """The digest of a file as far as it has arrived, and its sync.
 
     Holds the file open: its number on the disk is no other file's as long as that lasts.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_RDONLY)
         facts = os.fstat(self._descriptor)
         self._number = (facts.st_dev, facts.st_ino)
         self._digest = hashlib.sha256()
         self._size = 0
+        self.sync = GrowingSync(self._descriptor)
 
     def is_of(self, descriptor: int) -> bool:
         facts = os.fstat(descriptor)
@@ -196,12 +198,22 @@ class _Growing:
             self._size += len(data)
         self._digest.update(added)
         self._size += len(added)
+        self.sync.wrote(len(added))
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
 
     def close(self) -> None:
+        self.sync.abandon()
         os.close(self._descriptor)
+        if self.sync.has_failed:
+            self._path.unlink(missing_ok=True)  # what lies there may be less than was digested: its sender begins again
+
+
+def _digest_of(descriptor: int) -> str:
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -230,9 +242,3 @@ def _is_older(path: Path, than: float) -> bool:
         return path.stat().st_mtime < than
     except FileNotFoundError:
         return False
-
-
-def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written

@@ -154,12 +154,6 @@ def live_attempts_of_worker(connection: StoreConnection, worker_id: WorkerId) ->
     return rows.LIVE_ATTEMPTS.all(connection, worker_id=worker_id)
 
 
-def workers_with_confirmed_attempts(connection: StoreConnection) -> set[WorkerId]:
-    """Workers that hold a live attempt which they said they know."""
-    confirmed = (attempts.c.ended_at.is_(None), attempts.c.state != AttemptState.PLACED.value)
-    return set(connection.execute(select(attempts.c.worker_id).where(*confirmed).distinct()).scalars())
-
-
 def move_attempt(connection: StoreConnection, row: AttemptRow, reaches: AttemptState, **values: Any) -> AttemptRow:
     """Make one legal move of this attempt, only from the state that this row has; its end releases its devices.
 

@@ -80,6 +80,8 @@ class ForeignChanges:
         self._version = data_version(connection)
         self._last_id = int(connection.execute(select(func.max(changes.c.id))).scalar() or 0)
         self._own: set[int] = set()
+        self.has_found_commits = False
+        """Whether others had committed by the last look, with topics or without."""
 
     def note_own(self, ids: Iterable[int]) -> None:
         """These were committed here, and their topics are woken already."""
@@ -88,7 +90,8 @@ class ForeignChanges:
     def topics(self) -> list[str]:
         """Topics changed by others since the last call."""
         version = data_version(self._connection)
-        if version == self._version:
+        self.has_found_commits = version != self._version
+        if not self.has_found_commits:
             # Nothing foreign lies between our own ids.
             self._last_id = max(self._own, default=self._last_id)
             self._own.clear()

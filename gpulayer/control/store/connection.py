@@ -40,4 +40,10 @@ class StoreConnection:
         return taken
 
     def close(self) -> None:
+        """Give the driver's connection back, for the next one who asks for one."""
+        self._connection.close()
+
+    def discard(self) -> None:
+        """Close the driver's connection itself: nobody gets it again."""
+        self._connection.invalidate()
         self._connection.close()

@@ -25,14 +25,14 @@ from gpulayer.control.store import changes
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.memory import Memory
 from gpulayer.control.store.readers import READER_THREADS, Readers
-from gpulayer.errors import Interrupted
+from gpulayer.errors import GPUlayerError, Interrupted
 from gpulayer.settings import FOREIGN_CHANGES_SECONDS
 
 T = TypeVar("T")
 
 GROUP_LIMIT = 256  # keeps one commit short enough for writers of other processes
 SYNC_SECONDS = 1.0
-"""What a power cut may undo where commits are not synced one by one: a second, which costs one sync a second at the most."""
+"""What a power cut may undo where commits are not synced one by one: a second, which costs a sync a second at the most."""
 CHECKPOINT_PAGES = 4000  # 16 MB of log
 BUSY_TIMEOUT_SECONDS = 60.0  # several processes on one home queue for the write lock; a write itself takes milliseconds
 
@@ -91,8 +91,9 @@ class Database:
         self._in_hand: list[_Write] = []  # the writer's present group
         self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._log_path = path.with_name(f"{path.name}-wal")
-        self._syncs_log = synchronous == "normal"
-        self._unsynced_since: float | None = None
+        self._commits_unsynced = synchronous == "normal"
+        # What the one before committed last is on no disk for certain, if that was killed.
+        self._unsynced_since: float | None = time.monotonic()
         self._writer_engine = make_engine(path, synchronous=synchronous)
         self._reader_engine = make_engine(path, read_only=True)
         self._readers = Readers(self._reader_engine)
@@ -141,6 +142,11 @@ class Database:
     def _end_threads(self) -> None:
         self._writer.join()
         self._readers.close()
+        # The last connection to a home folds the log into the database and syncs both; any other leaves the log as it is.
+        try:
+            _sync(self._log_path)
+        except OSError as error:
+            _note_sync(None, error)
         self._writer_engine.dispose()
         self._reader_engine.dispose()
 
@@ -174,7 +180,7 @@ class Database:
                 foreign.note_own(committed.change_ids)
                 self._tell_loop(self._deliver, committed)
                 self._in_hand = []
-                if self._syncs_log and self._unsynced_since is None:
+                if self._commits_unsynced and self._unsynced_since is None:
                     self._unsynced_since = time.monotonic()
                 # Kept until the next write, results and requests of the last one would outlive those who asked.
                 del group, committed
@@ -190,6 +196,9 @@ class Database:
             # A lock or a read that failed passes; the next look reads from where the last good one ended.
             _log.exception("Changes of other processes could not be read; they are looked for again.")
             return
+        if foreign.has_found_commits and self._unsynced_since is None:
+            # Whoever made them may be killed before its own sync; they are as old as the look before this one at the most.
+            self._unsynced_since = time.monotonic() - FOREIGN_CHANGES_SECONDS
         if topics:
             self._tell_loop(self._wake, topics, None)
 
@@ -269,11 +278,14 @@ def _commit_group(connection: StoreConnection, group: list[_Write], ask: Ask | N
         for change, future in group:
             if not is_alone:
                 driver.execute("SAVEPOINT one_write")
+            changed_before = driver.total_changes
             try:
                 outcomes.append((future, change(connection), None))
             except Exception as error:  # noqa: BLE001  # whatever it is belongs to that write's caller; the group goes on
                 connection.take_emitted()
-                memory.forget()
+                # A call that is refused before it has changed anything is no reason to read a large fleet again.
+                if driver.total_changes != changed_before or not isinstance(error, GPUlayerError):
+                    memory.forget()
                 outcomes.append((future, None, error))
                 if is_alone:
                     driver.rollback()
@@ -300,14 +312,15 @@ def _commit_group(connection: StoreConnection, group: list[_Write], ask: Ask | N
 
 
 def _sync(log_path: Path) -> None:
-    try:
-        descriptor = os.open(log_path, os.O_RDONLY)
-    except FileNotFoundError:
-        return  # all of it went into the database, which that has synced
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    for path in (log_path, log_path.parent):  # the folder too: the log is a file that every first opening makes anew
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return  # all of it went into the database, which that has synced
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _note_sync(_: Any, error: Exception | None) -> None:

@@ -187,7 +187,7 @@ def failure_of(row: JobRow) -> Failure | None:
 
 
 def _follow_queue(connection: StoreConnection, job: JobRow) -> None:
-    """A job that was made, or has moved, waits or does not; one that is placed stops waiting by `attempts.insert_attempts`."""
+    """A job that was made, or has moved, waits or does not; one that is placed stops waiting by `attempts.insert_attempt`."""
     memory = memory_to_follow(connection)
     if memory is None:
         return

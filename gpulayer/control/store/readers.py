@@ -36,15 +36,17 @@ class Readers:
         self._questions: queue.SimpleQueue[tuple[Question, Answer] | None] = queue.SimpleQueue()
 
     def ask(self, question: Question, answer: Answer) -> None:
-        """Have a reader run `question`, and call `answer` with what came of it, in the reader's thread."""
+        """Have a reader run `question`, and call `answer` with what came of it, in the reader's thread.
+
+        Where no reader can be started, `answer` hears so at once, in this thread.
+        """
         with self._lock:
-            if self._idle <= 0 and len(self._threads) < READER_THREADS:
-                thread = threading.Thread(target=self._serve, name=f"gpulayer-reader-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            else:
+            refusal = self._start_reader() if self._idle <= 0 and len(self._threads) < READER_THREADS else None
+            if refusal is None:
                 self._idle -= 1
-            self._questions.put((question, answer))
+                self._questions.put((question, answer))
+        if refusal is not None:
+            answer(None, refusal)
 
     def close(self) -> None:
         """Answer what was asked, and end the threads; nothing may be asked after this."""
@@ -52,6 +54,18 @@ class Readers:
             self._questions.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _start_reader(self) -> RuntimeError | None:
+        """Start one more, which counts as idle until it takes a question; returns why there is none at all."""
+        thread = threading.Thread(target=self._serve, name=f"gpulayer-reader-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The process is at its limit of threads. Those that run serve this question as well, later.
+            return None if self._threads else error
+        self._threads.append(thread)
+        self._idle += 1
+        return None
 
     # ---- a reader's thread
 
@@ -67,7 +81,7 @@ class Readers:
                 except Exception as error:  # noqa: BLE001  # whatever it is belongs to the one who asked; the next is served
                     answer(None, error)
                     if connection is not None and not isinstance(error, GPUlayerError):
-                        connection.close()  # it may be unsound
+                        connection.discard()  # it may be unsound
                         connection = None
                 else:
                     answer(found, None)

@@ -50,6 +50,13 @@ _RENEW = Statement(
     .where(workers.c.id == bindparam("worker_id"), workers.c.boot == bindparam("of_boot"))
     .values(renewals=workers.c.renewals + 1, last_seen_at=bindparam("now"), state=bindparam("to_state"))
 )
+_said = [name for name in WorkerRow._fields if name not in ("id", "renewals")]
+_insert = sqlite_insert(workers).values({"id": bindparam("id"), "renewals": 1, **{name: bindparam(name) for name in _said}})
+_PUT = Statement(
+    _insert.on_conflict_do_update(
+        index_elements=["id"], set_={**{name: _insert.excluded[name] for name in _said}, "renewals": workers.c.renewals + 1}
+    )
+)
 _insert_group = sqlite_insert(largest_groups).values({name: bindparam(name) for name in LargestGroup._fields})
 _PUT_LARGEST_GROUP = Statement(
     _insert_group.on_conflict_do_update(
@@ -98,9 +105,8 @@ def all_workers(connection: StoreConnection, *, include_gone: bool = False) -> l
 
 
 def put_worker(connection: StoreConnection, worker_id: WorkerId, **values: Any) -> None:
-    """Store a worker, anew or over its earlier registration."""
-    insert = sqlite_insert(workers).values(id=worker_id, renewals=1, **values)
-    connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_={**values, "renewals": workers.c.renewals + 1}))
+    """Store a worker, anew or over its earlier registration: all of its columns but the count of renewals."""
+    _PUT.run(connection, id=worker_id, **values)
     _follow(connection, worker_id)
     changes.emit(connection, WORKERS_TOPIC, worker_topic(worker_id))
 

@@ -24,7 +24,7 @@ from gpulayer.settings import ARTIFACT_PART_BYTES
 from gpulayer_server.identity import GPUlayerHandler, either_credential
 
 PIECE_BYTES = 1024 * 1024
-READ_BYTES = 256 * 1024
+READ_BYTES = PIECE_BYTES
 """What is asked of the socket at once while a body comes."""
 PART_LIMIT_BYTES = ARTIFACT_PART_BYTES + 64 * 1024
 """A part and some slack for a client that counts in other units."""

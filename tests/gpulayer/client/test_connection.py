@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import select
 import socket
 
 import pytest
 from support.raw_server import plain_answer, raw_server, read_request, reset
 
+from gpulayer.client import exchange
 from gpulayer.client.connection import Connection
 from gpulayer.client.exchange import HttpRequest, NoAnswer, Trouble
 
@@ -113,6 +116,52 @@ def test_silence_ends_at_the_deadline_wherever_it_begins(start):
     with raw_server(serve) as server, pytest.raises(NoAnswer) as raised:
         ask(server.host, server.port, seconds=0.05)
     assert raised.value.trouble is Trouble.LATE
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_total_deadline_ends_an_answer_that_never_stops_to_come(start, monkeypatch):
+    """Every piece of it comes in time; the clock goes on by a second whenever somebody looks."""
+    clock = itertools.count()
+    monkeypatch.setattr(exchange, "time", type("Clock", (), {"monotonic": staticmethod(lambda: float(next(clock)))}))
+
+    def serve(connection, _):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        read_request(connection)
+        connection.sendall(start)
+        while True:
+            connection.sendall(b"x")  # until the other side has gone
+
+    with raw_server(serve) as server:
+        connection = Connection(server.host, server.port, None)
+        connection.open()
+        request = HttpRequest("GET", "/x", {}, None, 30.0, ends_at=8.5)
+        with pytest.raises(NoAnswer) as raised:
+            sum(1 for _ in connection.ask(request, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n").pieces(10))
+        connection.close()
+    assert raised.value.trouble is Trouble.LATE
+    assert next(clock) == 10  # it was looked at for each piece, and never after the end
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_what_the_other_side_closed_is_stale(windows, monkeypatch):
+    if windows:
+        monkeypatch.delattr(select, "poll")
+
+    def serve(connection, _):
+        while read_request(connection):
+            connection.sendall(plain_answer(BODY))
+
+    with raw_server(serve) as server:
+        connection = Connection(server.host, server.port, None)
+        connection.open()
+        assert not connection.is_stale()
+        request = HttpRequest("GET", "/x", {}, None, 5.0)
+        assert connection.ask(request, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n").content() == BODY
+        assert not connection.is_stale()
+        server.connections[0].shutdown(socket.SHUT_RDWR)
+        assert connection._socket.recv(1, socket.MSG_PEEK) == b""  # waits until the end has come
+        assert connection.is_stale()
+        connection.close()
 
 
 def test_nobody_there_is_told_apart_from_a_cut():

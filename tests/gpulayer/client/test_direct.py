@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import threading
 
 import pytest
@@ -12,8 +13,9 @@ from support.raw_server import CERTIFICATE, plain_answer, raw_server, read_reque
 
 from gpulayer.client import direct
 from gpulayer.client.direct import DirectExchange
-from gpulayer.client.exchange import ExchangeClosed, HttpRequest, NoAnswer, Trouble
+from gpulayer.client.exchange import ExchangeClosed, FilePart, HttpRequest, NoAnswer, Trouble
 from gpulayer.client.http_transport import HttpTransport
+from gpulayer.errors import InvalidSpec
 
 
 def get(target="/x", seconds=5.0):
@@ -37,6 +39,37 @@ def exchange():
 def test_one_connection_serves_one_caller_after_the_other(exchange):
     assert [exchange.ask(get()).content for _ in range(5)] == [b"0"] * 5
     assert exchange.ask(get(), fresh=True).content == b"1"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_part_of_a_file_is_a_body(tmp_path, tls):
+    data = os.urandom(3 * 1024 * 1024)
+    (tmp_path / "file").write_bytes(data)
+    came = []
+
+    def serve(connection, number):
+        while request := read_request(connection):
+            came.append(request.partition(b"\r\n\r\n")[2])
+            connection.sendall(plain_answer(b"%d" % number))
+
+    context = ssl.create_default_context(cafile=CERTIFICATE) if tls else None
+    with raw_server(serve, tls=tls) as server, (tmp_path / "file").open("rb", buffering=0) as file:
+        exchange = DirectExchange(server.host, server.port, context)
+        parts = [FilePart(file, 0, 1000), FilePart(file, 1000, len(data) - 1000)]
+        assert [exchange.ask(HttpRequest("PUT", "/x", {}, part, 5.0)).content for part in parts] == [b"0", b"0"]
+        assert exchange.ask(HttpRequest("PUT", "/x", {}, parts[0], 5.0), fresh=True).content == b"1"
+        exchange.close()
+    assert came == [data[:1000], data[1000:], data[:1000]]
+
+
+def test_a_file_that_becomes_shorter_ends_its_connection(tmp_path, exchange):
+    (tmp_path / "file").write_bytes(bytes(100_000))
+    with (tmp_path / "file").open("rb", buffering=0) as file:
+        with pytest.raises(InvalidSpec, match="shorter"):
+            exchange.ask(HttpRequest("PUT", "/x", {}, FilePart(file, 0, 100_001), 5.0))
+        with pytest.raises(InvalidSpec, match="shorter"):
+            FilePart(file, 0, 100_001).read()
+    assert exchange.ask(get()).content == b"1"
 
 
 def test_callers_at_the_same_time_have_connections_of_their_own():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ import pytest
 from support.client import Answer, free_port, health, job_status, scripted_server
 
 from gpulayer.calls import CALLS
+from gpulayer.client import exchange, http_transport
 from gpulayer.client.http_transport import HttpTransport
 from gpulayer.errors import InternalError, Interrupted, InvalidSpec, ServerUnreachable, UnknownArtifact, encode_error
 from gpulayer.protocol import (
@@ -86,6 +88,27 @@ def test_silence_ends_at_the_deadline():
             transport.call(CALLS["get_health"], GetHealth(), timeout=0.05)
         release.set()
         transport.close()
+    assert len(server.requests) == 1  # a second time would be a second wait
+
+
+def test_a_call_that_was_cut_is_tried_again_only_in_the_time_that_is_left(monkeypatch):
+    now = itertools.repeat(100.0)
+    clock = type("Clock", (), {"monotonic": staticmethod(lambda: next(now))})
+    for after_the_cut, requests in ((100.5, 2), (101.0, 1)):
+        # It begins, connects, sends and waits, reads: then it is cut.
+        now = itertools.chain([100.0] * 4, itertools.repeat(after_the_cut))
+        answers = iter([Answer(cut=True), Answer(body=health())])
+        with scripted_server(lambda request, answers=answers: next(answers)) as server, monkeypatch.context() as patch:
+            patch.setattr(http_transport, "time", type("Start", (), {"monotonic": staticmethod(lambda: 100.0)}))
+            patch.setattr(exchange, "time", clock)
+            transport = HttpTransport(server.url, "t")
+            if requests == 2:
+                assert transport.call(CALLS["get_health"], GetHealth(), timeout=1.0) == health()
+            else:
+                with pytest.raises(ServerUnreachable, match="was cut"):
+                    transport.call(CALLS["get_health"], GetHealth(), timeout=1.0)
+            transport.close()
+        assert len(server.requests) == requests
 
 
 def test_close_ends_calls_that_other_threads_hold():

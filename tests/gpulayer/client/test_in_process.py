@@ -80,6 +80,54 @@ def test_close_ends_held_calls_and_cancels_their_work(transport, answers):
         transport.call(CALLS["get_health"], GetHealth())
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_close_wakes_the_caller_of_a_loop_that_has_stopped(begun):
+    loop, answers = asyncio.new_event_loop(), Answers()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    transport = InProcessTransport(answers, loop, "me", "embedded")
+    with ThreadPoolExecutor(1) as pool:
+        if begun:
+            held = pool.submit(transport.call, CALLS["wait_job"], GetJob(job_id="j1", wait=30))
+            assert answers.waiting.wait(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        if not begun:
+            scheduled = threading.Event()
+            schedule, loop.call_soon_threadsafe = loop.call_soon_threadsafe, lambda *work: (schedule(*work), scheduled.set())
+            held = pool.submit(transport.call, CALLS["wait_job"], GetJob(job_id="j1", wait=30))
+            assert scheduled.wait(10)
+        try:
+            transport.close()
+            with pytest.raises(Interrupted):
+                held.result(10)
+        finally:
+            # What was said to the loop is done when it goes on, and nothing else is.
+            for _ in range(3):
+                loop.call_soon(loop.stop)
+                loop.run_forever()
+            loop.close()
+    assert (answers.waiting.is_set(), answers.cancelled.is_set()) == (begun, begun)
+
+
+def test_a_closed_loop_is_no_fault_of_close(transport, answers, loop, monkeypatch):
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(transport.call, CALLS["wait_job"], GetJob(job_id="j1", wait=30))
+        assert answers.waiting.wait(10)
+        (ask,) = transport._held
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "call_soon_threadsafe", _refuse)
+            transport.close()
+            with pytest.raises(Interrupted):
+                held.result(10)
+        loop.call_soon_threadsafe(ask._cancel)
+    assert answers.cancelled.wait(10)
+
+
+def _refuse(*_):
+    raise RuntimeError("Event loop is closed")
+
+
 def test_a_deadline_ends_the_call_and_its_work(transport, answers):
     with pytest.raises(ServerUnreachable):
         transport.call(CALLS["wait_job"], GetJob(job_id="j1", wait=30), timeout=0.01)

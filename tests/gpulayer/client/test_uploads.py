@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulayer.bundle.archive import Bundle, extract_archive
+from gpulayer.bundle.archive import Bundle
+from gpulayer.bundle.unpack import extract_archive
 from gpulayer.client.uploads import upload_bundle, upload_inputs
 from gpulayer.errors import InvalidSpec
 

@@ -279,7 +279,7 @@ def test_an_end_that_is_refused_gives_nothing(tmp_path):
     run(check())
 
 
-def test_old_and_new_ends_understand_each_other():
+def test_the_answers_of_an_end_with_and_without_orders_decode_as_each_other():
     assert msgspec.json.decode(msgspec.json.encode(Done()), type=TaskFinished).orders is None
     assert msgspec.json.decode(msgspec.json.encode(TaskFinished(orders=WorkerOrders())), type=Done) == Done()
 
@@ -343,6 +343,21 @@ def test_what_the_writer_remembers_is_what_is_stored(tmp_path, seed):
                     pass
                 compared += await plane._database.write(compare)
             assert compared > 20
+
+    run(check())
+
+
+def test_a_call_that_is_refused_before_it_changed_anything_costs_no_look_at_the_fleet(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            worker = await TalkingWorker.join(plane, offers="cpu:1")
+            await submit(plane)
+            task = await worker.take_and_start()
+            await worker.finish(task)
+            for refused in (worker.start(task), asyncio.gather(*(worker.start(task) for _ in range(5)))):
+                with pytest.raises(AttemptLost):
+                    await refused
+                assert await plane._database.write(lambda c: c.memory.is_loaded)
 
     run(check())
 

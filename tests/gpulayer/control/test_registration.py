@@ -210,6 +210,46 @@ def test_a_draining_worker_finishes_and_takes_nothing_more(tmp_path):
     run(check())
 
 
+def test_a_boot_is_told_once_that_it_drains_and_again_when_it_comes_back(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            worker = await TalkingWorker.join(plane)
+            await plane.drain_worker(worker_id=worker.worker_id)
+            for _ in range(2):
+                assert (await asyncio.wait_for(worker.acquire(wait=30), 10)).drain
+                held = asyncio.create_task(worker.acquire(wait=30))
+                await held_on(plane, f"worker/{worker.worker_id}")
+                await plane._database.read(lambda _: None)
+                assert not held.done()
+                held.cancel()
+                await asyncio.gather(held, return_exceptions=True)
+                await TalkingWorker.join(plane, worker_id=worker.worker_id)
+
+    run(check())
+
+
+def test_what_a_draining_boot_was_told_is_forgotten_once_it_is_gone(tmp_path):
+    async def check():
+        clock = FakeClock()
+        async with open_control_plane(tmp_path / "home", clock=clock) as plane, open_control_plane(tmp_path / "home", clock=clock) as other:
+            workers = [await TalkingWorker.join(plane, name, boot=f"boot-{name}") for name in "abcd"]
+            for worker in workers:
+                await plane.drain_worker(worker_id=worker.worker_id)
+                assert (await worker.acquire()).drain
+            assert len(plane._told_to_drain) == 4
+            stays, leaves, leaves_elsewhere, again = workers
+            await leaves.leave()
+            await TalkingWorker.join(other, "c", boot="boot-c2", worker_id=leaves_elsewhere.worker_id)
+            await TalkingWorker.join(plane, "d", boot="boot-d2", worker_id=again.worker_id)
+            await plane.check_leases()
+            assert plane._told_to_drain == {(stays.worker_id, stays.boot)}
+            await let_pass(clock, plane, IDLE_LEASE_SECONDS + 2)
+            await plane.check_leases()
+            assert plane._told_to_drain == set()
+
+    run(check())
+
+
 @pytest.mark.parametrize(("spoken", "upgraded"), [(3, "control plane"), (-1, "worker")])
 def test_a_worker_of_a_distant_protocol_is_refused(tmp_path, spoken, upgraded):
     async def check():

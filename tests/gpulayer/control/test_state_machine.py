@@ -6,80 +6,35 @@ once, moves are those of `states.py`, devices are held once, fences hold, and ou
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import tempfile
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-from support.control import USER, FakeClock, TalkingWorker, command, distributed, open_control_plane
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
+from support.control import command, distributed
 from support.history_rules import illegal_moves, late_writes, repeated_ends, shared_devices
-from support.observed_moves import Observer
+from support.talking_home import Key, TalkingHome, key_of
 
-from gpulayer.calls import CALLS
-from gpulayer.control import ControlPlane
 from gpulayer.control.leases import LEASE_CHECK_SECONDS
 from gpulayer.errors import AttemptLost, Conflict, Unplaceable
-from gpulayer.protocol import CancelJob, DrainWorker, JobStatus, SubmitJob, TaskAssignment
+from gpulayer.protocol import CancelJob, DrainWorker, SubmitJob
 from gpulayer.settings import BUSY_LEASE_SECONDS, IDLE_LEASE_SECONDS
 from gpulayer.states import AttemptState, JobState
 
 MOST_JOBS, MOST_WORKERS = 8, 4
-QUIET_ROUNDS = 40
 STEP_SECONDS = 2 * LEASE_CHECK_SECONDS  # the most that a lease's book counts between two looks
 indices = st.integers(0, 7)
 many = st.integers(0, 63)
 mostly, seldom = st.sampled_from([True, True, True, False]), st.sampled_from([False, False, False, True])
 
-_Key = tuple[str, int, int]  # job, node, attempt
 
-
-@dataclass
-class Boot:
-    """One start of a worker, as it sees itself; it goes on talking after it has left or was started again."""
-
-    talker: TalkingWorker
-    is_current: bool = True
-    confirmed: list[TaskAssignment] = field(default_factory=list)
-    told: list[TaskAssignment] = field(default_factory=list)
-    """Assignments that reached it and that it has not yet named as received."""
-
-    def known(self) -> list[TaskAssignment]:
-        return [*self.confirmed, *self.told]
-
-
-class Promises(RuleBasedStateMachine):
+class Promises(TalkingHome):
     """Rules are what clients, workers, time and operators may do; invariants are the promises."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        ids = itertools.count()
-        # Random ids would break ties between rows in another order each time, and an example could not be run again.
-        self.ids = mock.patch("secrets.token_hex", side_effect=lambda _: f"{next(ids):012x}")
-        self.ids.start()
-        self.folder = tempfile.TemporaryDirectory()
-        self.home = Path(self.folder.name) / "home"
-        self.clock = FakeClock()
-        self.planes: list[tuple[ControlPlane, Any]] = []
-        self.boots: list[Boot] = []
-        self.accepted: dict[str, SubmitJob] = {}  # job → request
-        self.outcomes: dict[str, str] = {}
-        self.printed: dict[_Key, dict[str, bytearray]] = {}
-        self.checked = 0
 
     @initialize()
     def open_the_home(self) -> None:
-        self._open_plane()
-        self.observer = Observer(self.home)
-        self.observer.begin()
+        self.open_home()
         for index in range(2):
             self._join("cpu:2")
             self.submit(1 + index, 1, 1, 0)
@@ -156,13 +111,13 @@ class Promises(RuleBasedStateMachine):
                 self._say(boot, plane, boot.talker.acquire())
             return
         orders = self._say(boot, plane, boot.talker.acquire(received=received))
-        answered = {_key(item) for item in orders.assignments}
+        answered = {key_of(item) for item in orders.assignments}
         # Whatever is placed there and was not confirmed is in every answer, however many of them were lost.
         assert answered == self._live_of(boot, AttemptState.PLACED)
-        assert not {_key(item) for item in received} & answered
+        assert not {key_of(item) for item in received} & answered
         stopped = {(stop.task_id, stop.attempt) for stop in orders.stops}
         live = self._live_of(boot)
-        assert all((item.task_id, item.attempt) in stopped for item in received if _key(item) not in live)
+        assert all((item.task_id, item.attempt) in stopped for item in received if key_of(item) not in live)
         if cut:
             return
         boot.confirmed += received
@@ -176,7 +131,7 @@ class Promises(RuleBasedStateMachine):
             self.acquire(which, True, False, plane)
         boot = self._pick(self.boots, which)
         for key in sorted(self._live_of(boot, AttemptState.ACKNOWLEDGED)) if starts and boot.is_current else ():
-            self._say(boot, plane, boot.talker.start(next(item for item in boot.confirmed if _key(item) == key)))
+            self._say(boot, plane, boot.talker.start(next(item for item in boot.confirmed if key_of(item) == key)))
 
     @rule(task=many, plane=indices)
     def start(self, task: int, plane: int) -> None:
@@ -188,7 +143,7 @@ class Promises(RuleBasedStateMachine):
         _, item = self._boot_and_task(task)
         if item is None:
             return
-        text = self.printed.setdefault(_key(item), {}).setdefault(stream, bytearray())
+        text = self.printed.setdefault(key_of(item), {}).setdefault(stream, bytearray())
         data = f"{stream} {len(text)}\n".encode()
         stored = False
         for _ in range(times):
@@ -206,7 +161,7 @@ class Promises(RuleBasedStateMachine):
         boot, item = self._boot_and_task(task)
         if item is None:
             return
-        if self._states()[_key(item)] == state and self._is_of(boot, item):
+        if self._states()[key_of(item)] == state and self._is_of(boot, item):
             before = self._rows()
             self._say(boot, plane, boot.talker.finish(item, state))
             assert self._rows() == before
@@ -228,7 +183,7 @@ class Promises(RuleBasedStateMachine):
         reply = self._say(boot, plane, boot.talker.heartbeat(*boot.known()))
         live = self._live_of(boot)
         lost = {(ref.task_id, ref.attempt) for ref in reply.lost}
-        assert lost == {(item.task_id, item.attempt) for item in boot.known() if _key(item) not in live}
+        assert lost == {(item.task_id, item.attempt) for item in boot.known() if key_of(item) not in live}
 
     # ---- time, and control planes that come and go
 
@@ -237,7 +192,11 @@ class Promises(RuleBasedStateMachine):
         """All but one worker (or all) are heard by every control plane meanwhile."""
         silent = [] if nobody else [self._boot_and_task(task)[0]]
         busy = {key for boot in silent for key in self._live_of(boot, AttemptState.ACKNOWLEDGED, AttemptState.RUNNING)}
-        spared = {key for boot in self.boots if boot.is_current and boot not in silent for key in self._live_of(boot)}
+        kept = {key for boot in self.boots if boot.is_current and boot not in silent for key in self._live_of(boot)}
+        # A lost node takes the whole job with it: its others are told to stop, and end at once where no worker took them up.
+        shared = {(job_id, attempt) for job_id, _, attempt in self._live() - kept}
+        states = self._states()
+        spared = {key for key in kept if states[key] != AttemptState.PLACED or (key[0], key[2]) not in shared}
         heard = [plane._leases.heard() for plane, _ in self.planes]
         judged = {boot.talker.boot for boot in silent if any(boot.talker.boot in boots for boots in heard)}
         held_by = {key: boot for boot in silent for key in self._live_of(boot)}
@@ -253,6 +212,8 @@ class Promises(RuleBasedStateMachine):
             self._check_leases()
         live = self._live()
         assert spared <= live, "a worker that was heard lost its work"
+        states = self._states()
+        assert all(states[key] == AttemptState.CANCELLED for key in kept - live), "what a heard worker held counts as lost"
         if seconds > BUSY_LEASE_SECONDS:
             assert not {key for key in busy if held_by[key].talker.boot in judged} & live, "a silent worker kept its work past its lease"
 
@@ -297,7 +258,7 @@ class Promises(RuleBasedStateMachine):
     def output_is_stored_once_and_in_order(self) -> None:
         if not self.planes:
             return
-        stored: dict[_Key, dict[str, bytearray]] = {}
+        stored: dict[Key, dict[str, bytearray]] = {}
         sequences: dict[str, int] = {}
         for row in self.observer.rows("SELECT * FROM logs ORDER BY job_id, sequence"):
             text = stored.setdefault((row["job_id"], row["node"], row["attempt"]), {}).setdefault(row["stream"], bytearray())
@@ -317,122 +278,7 @@ class Promises(RuleBasedStateMachine):
                 self.output_is_stored_once_and_in_order()
                 assert set(self.outcomes) == set(self.accepted), "a job never ended"
         finally:
-            if self.planes:
-                self.observer.close()
-            while self.planes:
-                self._close_plane(0)
-            self.ids.stop()
-            self.runner.close()
-            self.folder.cleanup()
-
-    # ---- inside
-
-    def _become_quiet(self) -> None:
-        """Every worker answers, does as it is told and ends well, until all is over; enough workers join for what waits."""
-        self._join("cpu:2,cuda:2")
-        self._join("cpu:2,cuda:2")
-        for _ in range(QUIET_ROUNDS):
-            current = [boot for boot in self.boots if boot.is_current]
-            for boot in current:
-                orders = self._say(boot, 0, boot.talker.acquire(received=boot.told))
-                boot.confirmed, boot.told = [*boot.confirmed, *boot.told], [*orders.assignments]
-                stopped = {(stop.task_id, stop.attempt) for stop in orders.stops}
-                for key in sorted(self._live_of(boot, AttemptState.ACKNOWLEDGED, AttemptState.RUNNING)):
-                    item = next(item for item in boot.confirmed if _key(item) == key)
-                    state = "cancelled" if (item.task_id, item.attempt) in stopped else "succeeded"
-                    self._say(boot, 0, boot.talker.finish(item, state))
-            self.clock.advance(LEASE_CHECK_SECONDS)
-            self._check_leases()
-            if not self.observer.rows("SELECT 1 FROM jobs WHERE state IN ('queued', 'running')"):
-                return
-
-    def _open_plane(self) -> None:
-        opened = open_control_plane(self.home, clock=self.clock)
-        self.planes.append((self._run(opened.__aenter__()), opened))
-
-    def _close_plane(self, index: int) -> None:
-        _, opened = self.planes.pop(index)
-        self._run(opened.__aexit__(None, None, None))
-
-    def _join(self, offers: str, plane: int = 0, *, name: str | None = None, **options: Any) -> None:
-        number = len(self.boots)
-        joined = TalkingWorker.join(self._plane(plane), name or f"w{number}", offers=offers, boot=f"boot-{number}", **options)
-        self.boots.append(Boot(self._run(joined)))
-
-    def _check_leases(self) -> None:
-        for plane, _ in self.planes:
-            self._run(plane.check_leases())
-
-    def _fenced(self, task: int, plane: int, say: Any) -> bool:
-        """Say something about an attempt: done while it lives and is the speaker's, else refused and nothing changes."""
-        boot, item = self._boot_and_task(task)
-        if item is None:
-            return False
-        if _key(item) in self._live_of(boot):
-            self._say(boot, plane, say(boot, item))
-            return True
-        before = self._rows()
-        with pytest.raises(AttemptLost):
-            self._say(boot, plane, say(boot, item))
-        assert self._rows() == before
-        return False
-
-    def _boot_and_task(self, task: int) -> tuple[Boot, TaskAssignment | None]:
-        """A worker and an attempt: mostly one that it holds, sometimes what it held or what another one was given."""
-        live = self._live()
-        known = [(boot, item) for boot in self.boots for item in boot.known()]
-        alive = [(boot, item) for boot, item in known if _key(item) in live and boot.is_current]
-        if not known:
-            return self.boots[0], None
-        if task % 4 == 0 or not alive:
-            boot, item = self._pick(known, task // 4)
-            return (self._pick(self.boots, task // 8) if task % 8 == 0 else boot), item
-        return self._pick(alive, task // 4)  # type: ignore[no-any-return]
-
-    def _is_of(self, boot: Boot, item: TaskAssignment) -> bool:
-        return _key(item) in self._of(boot)
-
-    def _live(self) -> set[_Key]:
-        return {key for key, state in self._states().items() if not AttemptState(state).is_terminal}
-
-    def _live_of(self, boot: Boot, *states: AttemptState) -> set[_Key]:
-        rows = self._states()
-        return {key for key in self._of(boot) if (AttemptState(rows[key]) in states if states else not AttemptState(rows[key]).is_terminal)}
-
-    def _of(self, boot: Boot) -> set[_Key]:
-        query = "SELECT job_id, node, attempt FROM attempts WHERE worker_id = ? AND boot = ?"
-        rows = self.observer.rows(query, boot.talker.worker_id, boot.talker.boot)
-        return {(row["job_id"], row["node"], row["attempt"]) for row in rows}
-
-    def _states(self) -> dict[_Key, str]:
-        rows = self.observer.rows("SELECT job_id, node, attempt, state FROM attempts")
-        return {(row["job_id"], row["node"], row["attempt"]): row["state"] for row in rows}
-
-    def _rows(self) -> list[Any]:
-        """All that a refused call must leave as it was."""
-        tables = ("jobs", "attempts", "reservations", "logs", "rendezvous")
-        return [self.observer.rows(f"SELECT * FROM {table} ORDER BY 1, 2, 3") for table in tables]
-
-    def _call(self, name: str, request: Any, plane: int) -> JobStatus:
-        return self._run(self._plane(plane).handle(CALLS[name], request, USER))
-
-    def _say(self, boot: Boot, plane: int, words: Awaitable[Any]) -> Any:
-        boot.talker.control_plane = self._plane(plane)
-        return self._run(words)
-
-    def _plane(self, index: int) -> ControlPlane:
-        return self.planes[index % len(self.planes)][0]
-
-    def _run(self, what: Any) -> Any:
-        return self.runner.run(what)
-
-    @staticmethod
-    def _pick(items: Any, index: int) -> Any:
-        return items[index % len(items)]
-
-
-def _key(item: TaskAssignment) -> _Key:
-    return (item.job_id, item.node, item.attempt)
+            self.close_home()
 
 
 @pytest.mark.parametrize(("examples", "steps"), [(30, 40), pytest.param(1500, 60, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])])

@@ -7,6 +7,8 @@ import pytest
 from support.control import FakeClock, TalkingWorker, open_control_plane, registration, run
 
 from gpulayer.calls import CALLS, Role
+from gpulayer.control import tokens
+from gpulayer.control.tokens import Caller, TokenCache
 from gpulayer.errors import NotAuthenticated
 from gpulayer.protocol import CreateJoinToken
 
@@ -137,5 +139,41 @@ def test_a_join_token_expires(tmp_path):
             clock.advance(11)
             with pytest.raises(NotAuthenticated):
                 await plane.handle(CALLS["register_worker"], registration(), caller)
+
+    run(check())
+
+
+def test_the_cache_holds_those_who_called_last_and_none_that_is_over_or_joins(monkeypatch):
+    monkeypatch.setattr(tokens, "KEPT_CALLERS", 3)
+    cache = TokenCache()
+    ada = Caller(role=Role.CLIENT, user="ada")
+    cache.keep("join", Caller(role=Role.JOIN, user="ada", token_digest="join"), None, generation=0)
+    assert len(cache) == 0
+    cache.keep("short", ada, 10.0, generation=0)
+    assert cache.find("short", 9.0) == ada
+    assert cache.find("short", 10.0) is None
+    assert len(cache) == 0
+    for digest in "abc":
+        cache.keep(digest, ada, None, generation=0)
+    assert cache.find("a", 0.0) == ada
+    cache.keep("d", ada, None, generation=0)
+    assert [digest for digest in "abcd" if cache.find(digest, 0.0)] == ["a", "c", "d"]
+    cache.forget()
+    cache.keep("late", ada, None, generation=0)  # read from the store before something was revoked
+    assert len(cache) == 0
+
+
+def test_a_worker_that_comes_back_costs_other_callers_nothing(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            first = await join(plane, (await plane.issue_join_token("ada")).token)
+            token = await plane.issue_client_token("ada", valid_seconds=None)
+            await plane.authenticate(token)
+            kept, generation = len(plane._tokens), plane._tokens.generation
+            await join(plane, first.token, boot="boot-2", worker_id=first.worker_id)
+            assert plane._tokens.generation == generation
+            assert len(plane._tokens) == kept + 1  # its own, which joined with another
+            await plane.revoke_token(token)
+            assert len(plane._tokens) == 0
 
     run(check())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES
-from support.hosted import Hosted, leave
+from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES, PIECE_BYTES, ArtifactHandler
+from support.hosted import NO_TOKEN, Hosted, leave
 
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge, UnknownArtifact, decode_error
 from gpulayer.protocol import Digest
@@ -104,6 +104,45 @@ async def test_a_reader_that_leaves_keeps_nothing_open(hosted: Hosted) -> None:
     async with asyncio.timeout(5):
         while str(path) in [file.path for file in psutil.Process().open_files()]:
             await asyncio.sleep(0.01)
+
+
+async def test_a_part_is_stored_in_large_pieces_one_after_the_other(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = os.urandom(8 * PIECE_BYTES + 5)
+    control_plane, offsets, at_once = hosted.host.control_plane, [], []
+    store, running = control_plane.put_artifact_part, set()
+
+    async def put_artifact_part(sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
+        offsets.append(offset)
+        running.add(offset)
+        at_once.append(len(running))
+        try:
+            return await store(sha256, offset=offset, total_bytes=total_bytes, data=data)
+        finally:
+            running.discard(offset)
+
+    monkeypatch.setattr(control_plane, "put_artifact_part", put_artifact_part)
+    assert json.loads((await put(hosted, data, 0, data)).body) == {"complete": True, "offset": len(data)}
+    assert offsets == sorted(offsets)
+    assert len(offsets) <= 9
+    assert set(at_once) == {1}
+
+
+async def test_a_connection_reads_as_before_once_a_part_has_come(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = os.urandom(1000)
+    read_bytes = []
+    finish = ArtifactHandler.on_finish
+
+    def on_finish(self: ArtifactHandler) -> None:
+        stream = self.request.connection.stream  # type: ignore[union-attr]
+        read_bytes.append(stream.read_chunk_size)
+        finish(self)
+        read_bytes.append(stream.read_chunk_size)
+
+    monkeypatch.setattr(ArtifactHandler, "on_finish", on_finish)
+    assert (await put(hosted, data, 0, data)).code == 200
+    assert (await put(hosted, data, 0, b"", token=NO_TOKEN)).code == 401
+    usual = 64 * 1024
+    assert read_bytes == [PIECE_BYTES, usual, usual, usual]
 
 
 async def test_the_disk_is_asked_off_the_loop(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:

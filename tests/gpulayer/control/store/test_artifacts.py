@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 
+import psutil
 import pytest
 
-from gpulayer.control.store.artifacts import ArtifactFiles
+from gpulayer import disk
+from gpulayer.control.store.artifacts import DIGESTS_KEPT, ArtifactFiles
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge
 from gpulayer.settings import ARTIFACT_PART_BYTES
 
@@ -41,6 +44,64 @@ def test_a_part_may_be_sent_twice_and_a_gap_says_where_to_go_on(tmp_path):
         put(files, 2000)
     assert gap.value.details == {"offset": 1000}
     assert put(ArtifactFiles(tmp_path), 1000)  # by another process after a crash
+
+
+def test_what_is_there_is_not_written_over(tmp_path):
+    files = ArtifactFiles(tmp_path)
+    put(files, 0, 1000)
+    files.put_part(SHA, offset=0, total_bytes=len(DATA), data=b"x" * 1000 + DATA[1000:2000])
+    assert put(files, 2000)
+    assert files.path(SHA).read_bytes() == DATA
+
+
+def test_it_is_read_back_only_where_somebody_else_wrote(tmp_path, monkeypatch):
+    files, other = ArtifactFiles(tmp_path), ArtifactFiles(tmp_path)
+    read = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: read.append((offset, size)) or pread(descriptor, size, offset))
+    put(files, 0, 1000)
+    put(other, 1000, 3000)
+    put(files, 3000, 4000)
+    assert put(files, 4000)
+    assert read == [(1000, 2000)]
+
+
+def test_many_unfinished_uploads_hold_few_files(tmp_path):
+    files = ArtifactFiles(tmp_path)
+    datas = [bytes([number]) * 100 for number in range(2 * DIGESTS_KEPT)]
+    before = len(psutil.Process().open_files())
+    for data in datas:
+        put(files, 0, 50, data=data, sha=hashlib.sha256(data).hexdigest())
+    assert len(psutil.Process().open_files()) == before + DIGESTS_KEPT
+    for data in datas:
+        assert put(files, 50, data=data, sha=hashlib.sha256(data).hexdigest())
+    assert len(psutil.Process().open_files()) == before
+
+
+def test_an_unfinished_upload_goes_on_after_a_close(tmp_path):
+    files = ArtifactFiles(tmp_path)
+    before = len(psutil.Process().open_files())
+    put(files, 0, 1000)
+    files.close()
+    assert len(psutil.Process().open_files()) == before
+    assert put(files, 1000)
+
+
+def test_a_disk_that_kept_less_is_an_error_and_no_artifact(tmp_path, monkeypatch):
+    files = ArtifactFiles(tmp_path)
+    monkeypatch.setattr(disk, "STRIDE_BYTES", 1000)
+    with monkeypatch.context() as failing:
+        failing.setattr(disk.GrowingSync._sync, "__defaults__", (lose,))
+        put(files, 0, 2000)
+        with pytest.raises(OSError, match="lost"):
+            put(files, 2000)
+    assert files.path(SHA) is None
+    assert list((tmp_path / ".parts").iterdir()) == []
+    assert put(files, 0)
+
+
+def lose(descriptor):
+    raise OSError("lost")
 
 
 def test_wrong_bytes_are_refused_and_forgotten(tmp_path):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -314,6 +315,88 @@ def test_what_is_committed_is_brought_to_the_disk_once_a_second_and_not_by_the_w
     run(check())
 
 
+@pytest.fixture
+def syncs(monkeypatch):
+    """The paths that were synced, in order, and a way to wait for one."""
+    return Syncs(monkeypatch)
+
+
+class Syncs:
+    def __init__(self, monkeypatch):
+        self.paths = []
+        self._sync, self._changed = os.fsync, threading.Condition()
+        monkeypatch.setattr("gpulayer.control.store.database.os.fsync", self._note)
+
+    def _note(self, descriptor):
+        self._sync(descriptor)
+        with self._changed:
+            self.paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+            self._changed.notify_all()
+
+    async def has(self, path):
+        """Return once this was synced since the last call."""
+
+        def wait():
+            with self._changed:
+                assert self._changed.wait_for(lambda: path in self.paths, 20)
+                self.paths.clear()
+
+        await asyncio.to_thread(wait)
+
+
+def test_closing_brings_to_the_disk_what_was_committed_also_where_others_keep_the_home_open(tmp_path, syncs, monkeypatch):
+    monkeypatch.setattr("gpulayer.control.store.database.SYNC_SECONDS", 1e9)  # the close alone syncs
+
+    async def check():
+        async with Opened(tmp_path / "home") as one, Opened(tmp_path / "home"):
+            await one.database.write(put("a"))
+            assert syncs.paths == []
+            await one.database.close()
+            assert syncs.paths == [tmp_path / "home/metadata.db-wal", tmp_path / "home"]
+
+    run(check())
+
+
+def test_closing_succeeds_where_the_disk_fails_and_says_so(tmp_path, monkeypatch, caplog):
+    def fail(_):
+        raise OSError(5, "Input/output error")
+
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            await opened.database.write(put("a"))
+            monkeypatch.setattr("gpulayer.control.store.database.os.fsync", fail)
+        assert not opened.database._writer.is_alive()
+
+    run(check())
+    assert "could not be synced" in caplog.text
+
+
+def test_what_a_killed_process_committed_last_is_brought_to_the_disk_by_the_next(tmp_path, syncs):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            await opened.database.write(put("a"))
+            shutil.copytree(tmp_path / "home", tmp_path / "left")  # what a kill at this moment leaves
+        async with Opened(tmp_path / "left") as opened:
+            await syncs.has(tmp_path / "left/metadata.db-wal")
+            assert await opened.database.read(keys) == {"a"}
+
+    run(check())
+
+
+def test_what_another_process_committed_is_brought_to_the_disk_also_by_those_that_go_on(tmp_path, syncs):
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            await syncs.has(tmp_path / "home/metadata.db-wal")  # that of the opening
+            with closing(sqlite3.connect(opened.path)) as other:  # which never syncs by itself, and wakes nobody
+                other.execute("PRAGMA synchronous=OFF")
+                other.execute("INSERT INTO home (key, value) VALUES ('a', 'v')")
+                other.commit()
+                await syncs.has(tmp_path / "home/metadata.db-wal")
+            assert opened.woken == []
+
+    run(check())
+
+
 @pytest.mark.parametrize(("synchronous", "value"), [("normal", 1), ("full", 2)])
 def test_commits_wait_for_the_disk_where_that_is_asked(tmp_path, synchronous, value):
     async def check():
@@ -347,5 +430,58 @@ def test_a_write_that_fails_alone_or_in_a_group_leaves_the_rest_as_it_was(tmp_pa
                 await opened.database.write(lambda c: c.driver.execute("INSERT INTO home (key, value) VALUES ('kept', 'again')"))
             assert await opened.database.read(keys) == {"kept"}
             assert await opened.database.write(put("next")) == "next"
+
+    run(check())
+
+
+def test_a_connection_whose_question_failed_is_not_used_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpulayer.control.store.readers.READER_THREADS", 1)
+
+    def mark_and(error):
+        def question(connection):
+            connection.driver.create_function("marked", 0, lambda: 1)
+            raise error
+
+        return question
+
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            with pytest.raises(Conflict):
+                await opened.database.read(mark_and(Conflict("a refusal says nothing about the connection")))
+            assert await opened.database.read(lambda c: c.driver.execute("SELECT marked()").fetchone()) == (1,)
+            with pytest.raises(sqlite3.DatabaseError):
+                await opened.database.read(mark_and(sqlite3.DatabaseError("disk I/O error")))
+            with pytest.raises(sqlite3.OperationalError, match="no such function"):
+                await opened.database.read(lambda c: c.driver.execute("SELECT marked()").fetchone())
+
+    run(check())
+
+
+def test_where_no_reader_can_be_started_who_asks_hears_it_and_the_database_closes(tmp_path, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    async def check():
+        async with Opened(tmp_path / "home") as opened:
+            with monkeypatch.context() as patched:
+                patched.setattr("gpulayer.control.store.readers.threading.Thread.start", refuse)
+                with pytest.raises(RuntimeError, match="can't start"):
+                    await opened.database.read(keys)
+            assert await opened.database.read(keys) == set()
+            begun, held = threading.Event(), threading.Event()
+
+            def hold(_):
+                begun.set()
+                held.wait(10)
+
+            holding = asyncio.ensure_future(opened.database.read(hold))
+            await asyncio.to_thread(begun.wait, 10)
+            with monkeypatch.context() as patched:
+                patched.setattr("gpulayer.control.store.readers.threading.Thread.start", refuse)
+                queued = [asyncio.ensure_future(opened.database.read(keys)) for _ in range(3)]
+                await asyncio.sleep(0)
+                held.set()
+                assert await asyncio.gather(holding, *queued) == [None, set(), set(), set()]
+            assert await opened.database.write(put("a")) == "a"
 
     run(check())
