@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -142,23 +143,33 @@ def _run(agent: Any, *, check_server: Callable[[], None] | None = None) -> int:
         threading.Thread(target=agent.stop, name="gpulayer-stop", daemon=True).start()
         ended_or_asked.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    threading.Thread(target=work, name="gpulayer-agent", daemon=True).start()
-    if check_server is not None and not ended_or_asked.wait(FIRST_ANSWER_SECONDS) and agent.worker_id is None:
-        try:
-            check_server()
-        except ServerUnreachable:
-            # It waits for a server that it knows; an address that never answered is a wrong one.
-            agent.stop()
-            raise
-    ended_or_asked.wait()
-    if not ended.wait(STOP_SECONDS):
-        logging.getLogger(__name__).warning("The worker did not end within %s s and is ended.", STOP_SECONDS)
-        return 1
-    if failures:
-        raise failures[0]
-    return 0
+    with _signals_handled(stop):
+        threading.Thread(target=work, name="gpulayer-agent", daemon=True).start()
+        if check_server is not None and not ended_or_asked.wait(FIRST_ANSWER_SECONDS) and agent.worker_id is None:
+            try:
+                check_server()
+            except ServerUnreachable:
+                # It waits for a server that it knows; an address that never answered is a wrong one.
+                agent.stop()
+                raise
+        ended_or_asked.wait()
+        if not ended.wait(STOP_SECONDS):
+            logging.getLogger(__name__).warning("The worker did not end within %s s and is ended.", STOP_SECONDS)
+            return 1
+        if failures:
+            raise failures[0]
+        return 0
+
+
+@contextlib.contextmanager
+def _signals_handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have the two signals that end a program handled so, and as before afterwards: a caller may go on."""
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _find_control_plane(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import threading
 
 import pytest
@@ -119,10 +120,11 @@ def test_a_server_that_never_answered_ends_the_worker(monkeypatch):
         raise ServerUnreachable("Nobody answers.")
 
     monkeypatch.setattr("gpulayer.cli.worker.FIRST_ANSWER_SECONDS", 0.0)
-    monkeypatch.setattr("gpulayer.cli.worker.signal.signal", lambda number, handler: None)
     agent = Agent()
     with pytest.raises(ServerUnreachable):
         _run(agent, check_server=never_answers)
     assert agent.ended.is_set()
     agent = Agent()
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert _run(agent, check_server=agent.stop) == 0  # it answers: the worker goes on
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

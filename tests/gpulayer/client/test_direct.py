@@ -186,8 +186,12 @@ def test_an_interrupt_ends_the_wait_and_the_connection():
 
     with raw_server(serve) as server:
         exchange = DirectExchange(server.host, server.port, None)
-        with pytest.raises(KeyboardInterrupt):
-            exchange.ask(get(seconds=30))
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a run in the background has as ignored
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                exchange.ask(get(seconds=30))
+        finally:
+            signal.signal(signal.SIGINT, before)
         assert gone.wait(10)
         exchange.close()
 
