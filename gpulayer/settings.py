@@ -62,7 +62,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="GPULAYER_SYNCHRONOUS",
         default="normal",
-        help="`full`: what a control plane accepts is on the disk before its answer, a power cut included; `normal`: within a second.",
+        help=(
+            "`full`: what a control plane accepts is on the disk before its answer, a power cut included;"
+            " `normal`: within a second, if that process lives as long (ADR-0031)."
+        ),
     ),
     Setting(
         name="GPULAYER_WORK_DIR", default="the platform's cache folder", help="Where a worker keeps its cache and its jobs' workspaces."
