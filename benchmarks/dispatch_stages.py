@@ -37,7 +37,7 @@ STAGES = ("submit", "dispatch", "prepare", "run", "logs", "finish")
 
 submit    the client's call, until it is answered or the worker has its assignment, whichever is first
 dispatch  until the worker has its assignment
-prepare   until the process has been started
+prepare   until a process is told what to become
 run       until its exit is known
 logs      until the end is reported: its channel and pipes at their end, no process left, outputs found, what was printed sent
 finish    until wait() returns
@@ -153,12 +153,12 @@ def _traced_worker(is_http: bool, env: dict[str, str]) -> Iterator[tuple[gpulaye
 
 @contextlib.contextmanager
 def _stamped_process(stamps: dict[str, float]) -> Iterator[None]:
-    """Note when the runtime has started a process, and when it knows of its exit."""
+    """Note when the runtime starts a process, and when it knows of its exit."""
     on_started, open_task = TaskRunner.on_started, Keeper.open_task
 
-    def stamped_start(self: TaskRunner) -> None:
-        stamps["started"] = time.monotonic()
-        on_started(self)
+    def stamped_start(self: TaskRunner, at: float) -> None:
+        stamps["started"] = at
+        on_started(self, at)
 
     def stamped_task(self: Keeper, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None]) -> TaskProcesses:
         def stamped_exit(ended: ProcessExit) -> None:

@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.frames import FrameSocket
@@ -38,31 +38,34 @@ class ChannelPeer:
             _log.debug("a process of the task left before it was answered: %s", error)
 
 
-class Channel:
-    """Listens at `path` and calls back from the event thread.
+class ChannelUser(NamedTuple):
+    """Whoever hears what is said on a channel; called from the event thread.
 
     Args:
-        events: the thread that listens.
-        path: where; nothing is there yet.
         on_message: for each message, with the files that came with it, which are the callee's to close.
         on_close: when a peer is gone; its messages have all been delivered.
         on_fault: called at most once, when nobody can be heard any more.
     """
 
-    def __init__(
-        self,
-        events: EventThread,
-        path: Path,
-        on_message: Callable[[ChannelPeer, dict[str, Any], list[int]], None],
-        on_close: Callable[[ChannelPeer], None],
-        on_fault: Callable[[Exception], None],
-    ) -> None:
+    on_message: Callable[[ChannelPeer, dict[str, Any], list[int]], None]
+    on_close: Callable[[ChannelPeer], None]
+    on_fault: Callable[[Exception], None]
+
+
+class Channel:
+    """Listens at `path`, for one user after the other.
+
+    Args:
+        events: the thread that listens.
+        path: where; nothing is there yet.
+    """
+
+    def __init__(self, events: EventThread, path: Path) -> None:
         self._events = events
-        self._on_message = on_message
-        self._on_close = on_close
-        self._on_fault = on_fault
+        self._user: ChannelUser | None = None
         self._lock = threading.RLock()  # held while peers are served, so that `close` takes none away meanwhile
         self._is_closed = False
+        self._has_failed = False
         self.path = str(path)
         with contextlib.ExitStack() as made:  # no file to be had, or no room: nothing half-made is left
             self._listener = made.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -76,6 +79,25 @@ class Channel:
             events.add(self._selector, self._serve)
             made.pop_all()
 
+    def serve(self, user: ChannelUser) -> None:
+        """Hear peers for this user, until `rest`."""
+        with self._lock:
+            self._user = user
+
+    def rest(self) -> bool:
+        """Hang up on everybody, also on those who have not been heard yet; False where the channel is good for no other user."""
+        with self._lock:
+            self._user = None
+            if self._is_closed or self._has_failed:
+                return False
+            try:
+                while self._accept():
+                    pass
+            except OSError:
+                return False
+            self._hang_up_on_all()
+            return True
+
     def close(self) -> None:
         """Hang up on everybody and remove the socket."""
         with self._lock:
@@ -83,13 +105,19 @@ class Channel:
                 return
             self._is_closed = True
             self._events.remove(self._selector)
-            for key in list(self._selector.get_map().values()):
-                if isinstance(key.data, ChannelPeer):
-                    key.data.connection.close()
+            self._hang_up_on_all()
             self._selector.close()
             self._listener.close()
         with contextlib.suppress(OSError):
-            Path(self.path).unlink()
+            os.unlink(self.path)  # noqa: PTH108
+
+    def _hang_up_on_all(self) -> None:
+        if len(self._selector.get_map()) == 1:
+            return  # nobody beside the listener
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, ChannelPeer):
+                self._selector.unregister(key.data.connection)
+                key.data.connection.close()
 
     def _serve(self) -> None:
         with self._lock:
@@ -99,8 +127,10 @@ class Channel:
                 self._serve_once()
             except Exception as error:  # noqa: BLE001 - a task whose ranks can't be heard is ended, and the others go on
                 _log.exception("a task's channel has failed")
+                self._has_failed = True
                 self._events.remove(self._selector)
-                self._on_fault(error)
+                if self._user is not None:
+                    self._user.on_fault(error)
 
     def _serve_once(self) -> None:
         closed: list[ChannelPeer] = []
@@ -120,7 +150,7 @@ class Channel:
         for peer, messages in received:
             try:
                 for message, files in messages:
-                    self._on_message(peer, message, files)
+                    self._tell(peer, message, files)
             except Exception:  # noqa: BLE001 - one peer's fault: the others are still to be heard
                 _log.exception("hung up on a process of the task: what it said could not be handled")
                 self._hang_up(peer)
@@ -135,19 +165,31 @@ class Channel:
     def _hang_up(self, peer: ChannelPeer) -> None:
         self._selector.unregister(peer.connection)
         peer.connection.close()
-        self._on_close(peer)
+        if self._user is not None:
+            self._user.on_close(peer)
 
-    def _accept(self) -> None:
+    def _tell(self, peer: ChannelPeer, message: dict[str, Any], files: list[int]) -> None:
+        if self._user is not None:
+            self._user.on_message(peer, message, files)
+            return
+        for file in files:
+            os.close(file)
+
+    def _accept(self) -> bool:
+        """Take one peer in; False where none waits."""
         try:
             connection, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
         connection.setblocking(True)
         if IS_LINUX:
             _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
             if uid not in (os.getuid(), 0):
                 _log.warning("refused a process of user %d on a task's channel", uid)
                 connection.close()
-                return
+                return True
         frames = FrameSocket(connection)
         self._selector.register(frames, selectors.EVENT_READ, ChannelPeer(frames))
+        return True

@@ -8,7 +8,6 @@ import fcntl
 import os
 import resource
 import signal
-import struct
 from typing import Any, NoReturn
 
 from gpulayer.runtime.process_tree import end_with_parent
@@ -18,7 +17,6 @@ KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 """Those that a keeper or a task keeper handles in a way of its own."""
 PYTHONS_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores them in itself, and sets the default for what it starts."""
-_FAILED = struct.Struct("!i")
 
 
 class PlaceRefused(Exception):
@@ -102,13 +100,3 @@ def take_place(message: dict[str, Any]) -> None:
         raise PlaceRefused(error, at) from error
     except ValueError as error:  # what Python makes of a limit that is refused
         raise PlaceRefused(OSError(errno.EPERM, str(error)), at) from error
-
-
-def pack_failure(error: OSError, at: str) -> bytes:
-    """What `unpack_failure` reads."""
-    return _FAILED.pack(error.errno or 0) + at.encode()[:1000]
-
-
-def unpack_failure(verdict: bytes) -> tuple[int, str]:
-    """The error's number, and what it was met at."""
-    return _FAILED.unpack_from(verdict)[0], verdict[_FAILED.size :].decode()

@@ -20,7 +20,8 @@ _LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024  # an environment and a command line f
 _READ_BYTES = 256 * 1024
 _MOST_FILES = 16
 # Files that arrive must not leak into processes that are started meanwhile; only Linux does it in one step.
-_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_CLOSE_ON_EXEC = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+_DO_NOT_WAIT = _CLOSE_ON_EXEC | int(socket.MSG_DONTWAIT)
 
 
 class FrameSocket:
@@ -57,7 +58,7 @@ class FrameSocket:
         Args:
             wait: block until there is something; else there may be no message.
         """
-        flags = _CLOSE_ON_EXEC if wait else _CLOSE_ON_EXEC | socket.MSG_DONTWAIT
+        flags = _CLOSE_ON_EXEC if wait else _DO_NOT_WAIT
         try:
             data, files, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_FILES, flags)
         except BlockingIOError:
@@ -79,7 +80,7 @@ class FrameSocket:
             if len(self._buffer) < end:
                 break
             try:
-                message = json.loads(bytes(self._buffer[_HEADER.size : end]))
+                message = json.loads(self._buffer[_HEADER.size : end].decode())
             except ValueError:
                 return None
             if not isinstance(message, dict):
@@ -97,14 +98,6 @@ class FrameSocket:
                 return None
             self._waiting.extend(message for message, _ in messages)
         return self._waiting.popleft()
-
-    def read_rest(self) -> bytes:
-        """Block until the other end is gone and return what it said last, which is no message."""
-        rest = bytearray()
-        with contextlib.suppress(ConnectionError):
-            while data := self._socket.recv(_READ_BYTES):
-                rest += data
-        return bytes(rest)
 
     def set_timeout(self, seconds: float | None) -> None:
         """Bound every later receive and send; they raise TimeoutError."""

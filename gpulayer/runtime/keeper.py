@@ -22,8 +22,9 @@ from typing import Any, NoReturn
 
 from gpulayer.runtime.cold_start import MAX_FD, forget_inherited_signals
 from gpulayer.runtime.frames import FrameSocket
-from gpulayer.runtime.parked import Parked, PreloadRefused, park, preload
+from gpulayer.runtime.parked import Parked, park
 from gpulayer.runtime.parked_site import ParkedSite
+from gpulayer.runtime.parked_template import PreloadRefused, preload, take_out_traces
 from gpulayer.runtime.process_tree import IS_LINUX, end_with_parent, is_descendant
 from gpulayer.runtime.supervisor import Supervisor, complain
 from gpulayer.runtime.task_keeper import TaskKeeperProcess
@@ -172,9 +173,11 @@ def main(bare: frozenset[str] = frozenset(), rank: frozenset[str] = frozenset())
     except PreloadRefused as refused:
         FrameSocket(connection).send({"event": "preload_refused", "why": str(refused)})
         sys.exit(1)
+    site = ParkedSite(bare, rank)
+    ours = take_out_traces()
     try:
-        KeeperProcess(connection, int(agent), Path(folder), ParkedSite(bare, rank)).run()
+        KeeperProcess(connection, int(agent), Path(folder), site).run()
         return
     except Parked as parked:
-        end, parent = parked.connection, parked.parent
-    park(end, parent)
+        found = parked
+    park(found.connection, found.parent, found.site, ours)

@@ -1,77 +1,29 @@
-"""A parked interpreter: forked ahead, idle on a socket, and then turned into one Python job as if just started.
+"""A parked interpreter: forked ahead, idle on a socket, and then turned into one job's process as if just started.
 
-Runs below a task keeper, which forks it (`task_keeper.py`) and says what to become. How a job that starts here differs from one
-that starts as a new program stands in ADR-0030. The job's code runs in `parked_job.py`.
+A task keeper forks it (`task_keeper.py`), the agent says what to become (`task_processes.py`). How a job that starts here differs
+from one that starts as a new program stands in ADR-0030. The job's code runs in `parked_job.py`.
 """
 
 from __future__ import annotations
 
-import atexit
 import errno
 import gc
-import importlib
-import io
 import json
 import os
 import socket
 import sys
 import threading
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from gpulayer.runtime.cold_start import MAX_FD, PlaceRefused, become_program, leave_keeper, pack_failure, take_files, take_place
+from gpulayer.runtime.cold_start import MAX_FD, PlaceRefused, become_program, leave_keeper, take_files, take_place
 from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.parked_job import ParkedJob
-from gpulayer.runtime.process_tree import IS_LINUX, unbuffer_native_output
+from gpulayer.runtime.parked_site import ParkedSite
+from gpulayer.runtime.parked_template import renew_streams
+from gpulayer.runtime.process_tree import unbuffer_native_output
 
 _DRAWN_ANEW = ("random", "numpy.random")
-_GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
-
-
-class PreloadRefused(Exception):
-    """A module after whose import this process can't be a parent of others."""
-
-    def __init__(self, module: str, found: str) -> None:
-        super().__init__(f"{module}: {found}")
-
-
-def preload(modules: Iterable[str]) -> None:
-    """Import modules that every parked interpreter is to have.
-
-    Raises:
-        PreloadRefused: one can't be imported, or left a thread or a GPU behind, neither of which survives a fork.
-    """
-    blas = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    try:
-        for module in modules:
-            try:
-                importlib.import_module(module)
-            except Exception as error:  # whatever a module does as it is imported
-                raise PreloadRefused(module, f"{type(error).__name__}: {error}") from error
-            _check_fit_to_fork(module)
-    finally:
-        if blas is None:
-            del os.environ["OPENBLAS_NUM_THREADS"]
-        else:
-            os.environ["OPENBLAS_NUM_THREADS"] = blas
-
-
-def _check_fit_to_fork(module: str) -> None:
-    if not IS_LINUX:
-        return
-    # The kernel's count: `threading.active_count()` misses those of native libraries.
-    threads = sum(1 for _ in os.scandir("/proc/self/task"))
-    if threads != 1:
-        raise PreloadRefused(module, f"it started {threads - 1} threads")
-    for entry in os.scandir("/proc/self/fd"):
-        try:
-            file = os.readlink(entry.path)  # noqa: PTH115 - text
-        except OSError:
-            continue  # the listing's own
-        if file.startswith(_GPU_FILES):
-            raise PreloadRefused(module, f"it opened {file}")
 
 
 class Parked(BaseException):
@@ -80,75 +32,81 @@ class Parked(BaseException):
     Args:
         connection: where it is told what to become.
         parent: the task keeper that forked it.
+        site: what the job may find otherwise here than in a new program.
     """
 
-    def __init__(self, connection: int, parent: int) -> None:
+    def __init__(self, connection: int, parent: int, site: ParkedSite) -> None:
         super().__init__()
         self.connection = connection
         self.parent = parent
+        self.site = site
 
 
-def park(end: int, parent: int) -> NoReturn:
-    """Wait for a job, become it and end with it; the arguments are those of `Parked`."""
+def park(end: int, parent: int, site: ParkedSite, ours: dict[str, ModuleType]) -> NoReturn:
+    """Wait for a job, become it and end with it.
+
+    On the connection goes a message of the job's place and program, with its stdout and stderr; nothing is answered where it runs as
+    asked, and the connection's end says that it does.
+
+    Args:
+        end: as in `Parked`.
+        parent: as there.
+        site: as there.
+        ours: GPUlayer's modules, which a rank needs.
+    """
     leave_keeper(parent)
     os.closerange(3, end)
     os.closerange(end + 1, MAX_FD)
-    connection = socket.socket(fileno=end)
-    ours = _prepare()
+    connection = FrameSocket(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=end))
+    # Python itself forgets it over a fork.
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
+    _rehearse(site)
     message, files = _wait_for_job(connection)
     try:
+        if len(files) != 2:  # the kernel drops those that come while this process has as many open as it may
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if message["form"] is not None and (why := site.refuse(message)) is not None:
+            connection.send({"event": "cold", "why": why})
+            message["form"] = None
         if message["form"] is None:
+            if message["inherits"]:
+                message["env"] = {**os.environ, **message["env"]}
             become_program(message, files)
         _become(message, files, ours)
     except PlaceRefused as refused:
-        connection.sendall(pack_failure(refused.error, refused.at))
-        os._exit(127)
+        _say_why(connection, refused.error, refused.at)
     except Exception as error:  # noqa: BLE001 - nothing of the job has run: whatever it is, the job fails to start and the agent says why
         failure = error if isinstance(error, OSError) else OSError(errno.EINVAL, str(error))
-        connection.sendall(pack_failure(failure, f"start: {error}"))
-        os._exit(127)
+        _say_why(connection, failure, "a process for it")
     form, argv = message["form"], message["argv"]
-    connection.close()  # nothing was said on it, so the job runs
-    del message, files
+    connection.close()
+    del message, files, connection, site
     job = ParkedJob(form, argv)
     gc.freeze()  # what is listed from here on is the job's
     job.run()
 
 
-def _prepare() -> dict[str, ModuleType]:
-    """Do ahead what does not depend on the job, whose start it would delay: each page that is written first is copied.
-
-    Returns:
-        GPUlayer's modules, which are taken from `sys.modules`: a job's own module of such a name must be found.
-    """
-    atexit._clear()  # noqa: SLF001 - what the keeper's modules registered is theirs
-    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "gpulayer"}
-    for name in ours:
-        del sys.modules[name]
-    sys.path_importer_cache.clear()  # what was installed since is found
-    # A stream keeps what it found at its making: that its file is a pipe.
-    reader, writer = os.pipe()
-    take_files([writer, writer])
-    os.close(writer)
-    _renew_streams(is_unbuffered=True)
-    os.close(reader)
-    # Python itself forgets it over a fork.
-    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
-    # A rehearsal, for the pages alone.
-    rehearsed = json.loads(json.dumps({"env": dict(os.environ), "argv": sys.orig_argv}))
-    _set_environment(rehearsed["env"])
+def _rehearse(site: ParkedSite) -> None:
+    """What is written first is copied by the kernel, page by page: the pages that every job writes, before one waits for them."""
+    site.look()
+    json.loads(json.dumps({"argv": sys.orig_argv}))
+    os.environ["GPULAYER"] = ""
+    del os.environ["GPULAYER"]
     exec(compile("pass", "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - ours
-    return ours
 
 
-def _wait_for_job(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    frames = FrameSocket(connection)
+def _wait_for_job(connection: FrameSocket) -> tuple[dict[str, Any], list[int]]:
     while True:
-        received = frames.receive()
+        received = connection.receive()
         if received is None:
             os._exit(0)
         if received:
             return received[0]
+
+
+def _say_why(connection: FrameSocket, error: OSError, at: str) -> NoReturn:
+    connection.send({"event": "failed", "errno": error.errno or 0, "at": at})
+    os._exit(127)
 
 
 def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleType]) -> None:
@@ -157,11 +115,13 @@ def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleTyp
         if file > 2:
             os.close(file)
     take_place(message)
-    _set_environment(message["env"])
+    if not message["inherits"]:
+        os.environ.clear()  # what differs alone would stand in another order than a new program finds
+    os.environ.update(message["env"])
     if _is_set(message["env"].get("PYTHONUNBUFFERED", "")):
         unbuffer_native_output()
     else:
-        _renew_streams(is_unbuffered=False)
+        renew_streams(is_unbuffered=False)
     sys.executable = message["executable"]
     sys.orig_argv = list(message["argv"])
     for name in _DRAWN_ANEW:
@@ -177,30 +137,3 @@ def _is_set(flag: str) -> bool:
         return int(flag) != 0
     except ValueError:
         return bool(flag)
-
-
-def _set_environment(env: dict[str, str]) -> None:
-    # All of it anew: what differs alone would stand in another order than a new program finds.
-    os.environ.clear()
-    os.environ.update(env)
-
-
-def _renew_streams(*, is_unbuffered: bool) -> None:
-    """Standard streams as Python opens them at its start."""
-    encoding = sys.stdout.encoding
-    for number, (name, errors) in enumerate((("stdin", sys.stdin.errors), ("stdout", sys.stdout.errors), ("stderr", "backslashreplace"))):
-        stream = _open_stream(number, f"<{name}>", encoding, errors, is_unbuffered=is_unbuffered)
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
-
-
-def _open_stream(number: int, name: str, encoding: str, errors: str | None, *, is_unbuffered: bool) -> io.TextIOWrapper:
-    is_output = number > 0
-    is_raw = is_output and is_unbuffered
-    buffer: Any = open(number, "wb" if is_output else "rb", buffering=0 if is_raw else -1, closefd=False)  # noqa: SIM115
-    (buffer if is_raw else buffer.raw).name = name
-    stream = io.TextIOWrapper(
-        buffer, encoding, errors, newline="\n", line_buffering=number == 2 and not is_unbuffered, write_through=is_raw or is_unbuffered
-    )
-    stream.mode = "w" if is_output else "r"  # type: ignore[misc] # so it does itself
-    return stream

@@ -1,4 +1,4 @@
-"""Whether a parked interpreter would find other modules than a new program: judged where the job starts, in a task keeper."""
+"""Whether a parked interpreter would find other modules than a new program: judged where the job starts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ParkedSite:
         self._changed_at = {path: _changed_at(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
         self._path_files = _find_path_files(self._changed_at)
 
-    def refuse(self, message: dict[str, Any]) -> str | None:
-        """Why this job must start as a new program, or None."""
+    def look(self) -> str | None:
+        """Why no job may start here any more, or not at this moment; None where what was installed since is found."""
         changed = {path: _changed_at(path) for path in self._changed_at}
         if changed != self._changed_at:
             # New modules are found; what Python does with `.pth` files at its start is not done again.
@@ -34,6 +34,12 @@ class ParkedSite:
             if found != self._path_files:
                 return "the .pth files of the environment have changed"
             self._changed_at = changed
+        return None
+
+    def refuse(self, message: dict[str, Any]) -> str | None:
+        """Why this job must start as a new program, or None."""
+        if (why := self.look()) is not None:
+            return why
         if message["form"] == "-c" and sys.version_info >= (3, 13):
             return "tracebacks of `-c` show its lines from Python 3.13 on"
         folder = message["cwd"]

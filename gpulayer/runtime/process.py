@@ -22,9 +22,12 @@ from pathlib import Path
 
 from gpulayer import settings
 from gpulayer.errors import Interrupted
+from gpulayer.runtime.channel import Channel
 from gpulayer.runtime.event_thread import EventThread
+from gpulayer.runtime.exit_reason import MemoryKills
 from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.rank_environment import is_scrubbed
+from gpulayer.runtime.task_keeper_link import TaskKeeperLink
 from gpulayer.runtime.task_processes import ProcessExit, TaskProcesses
 
 _log = logging.getLogger(__name__)
@@ -36,25 +39,6 @@ _PROGRAM = (
     "import sys; bare = frozenset(sys.modules); sys.path[:1 - sys.flags.safe_path] = []; import gpulayer.runtime.rank_main;"
     " rank = frozenset(sys.modules); from gpulayer.runtime.keeper import main; main(bare, rank)"
 )
-
-
-class _TaskKeeper:
-    """The connection to one task keeper, and the task that it serves: none while it is a spare."""
-
-    def __init__(self, connection: FrameSocket) -> None:
-        self.connection = connection
-        self.task: TaskProcesses | None = None
-
-    def receive(self) -> bool:
-        """Pass on what has arrived; False when the task keeper is gone."""
-        # The number of a file that was closed a moment ago may be this one's by now: there need not be anything.
-        messages = self.connection.receive(wait=False)
-        if messages is None:
-            return False
-        for message, _ in messages:
-            if self.task is not None:
-                self.task.hear(message)
-        return True
 
 
 class Keeper:
@@ -72,6 +56,8 @@ class Keeper:
         """Reads what comes from this keeper, and whatever else its tasks have to wait for."""
         self.environment = _parked_environment()
         """What parked interpreters are started with."""
+        self.memory_kills = MemoryKills.count()
+        """What a task that ends before it has lasted goes by: how often memory ran out before any task here."""
         self.preload_refused: str | None = None
         """The module after whose import no process could be parked, and why; nothing is preloaded then."""
         self._spares = spares
@@ -84,9 +70,9 @@ class Keeper:
         self._closed = False
         # Of their own, since the event thread takes it: it must not wait while a keeper is started or stopped.
         self._changed = threading.Condition()
-        self._task_keepers: set[_TaskKeeper] = set()
-        self._idle: deque[_TaskKeeper] = deque()
-        self._sockets = 0
+        self._task_keepers: set[TaskKeeperLink] = set()
+        self._idle: deque[TaskKeeperLink] = deque()
+        self._channels = 0
         _keepers.add(self)
 
     @classmethod
@@ -111,21 +97,13 @@ class Keeper:
         """
         with self._lock:
             task_keeper = self._take_task_keeper()
-            task = TaskProcesses(task_keeper.connection, on_exit, on_lost, lambda: self._give_back(task_keeper))
+            task = TaskProcesses(task_keeper, self.thread, on_exit, on_lost, lambda: self._give_back(task_keeper, task))
             with self._changed:
                 task_keeper.task = task
                 is_lost = task_keeper not in self._task_keepers
         if is_lost:
             task.lose()
         return task
-
-    def new_socket_path(self) -> Path:
-        """A short path for a unix socket, in a folder that only this user enters and that goes with this object."""
-        with self._lock:
-            if self._folder is None:
-                raise Interrupted("This keeper has been closed.")
-            self._sockets += 1
-            return self._folder / f"channel-{self._sockets}"
 
     def close(self) -> None:
         """End the keeper and everything that it started, and wait until all of it is gone."""
@@ -140,7 +118,7 @@ class Keeper:
 
     # ---- the keeper's process
 
-    def _take_task_keeper(self) -> _TaskKeeper:
+    def _take_task_keeper(self) -> TaskKeeperLink:
         if self._closed:
             raise Interrupted("This keeper has been closed.")
         for _ in range(2):
@@ -155,16 +133,19 @@ class Keeper:
                 self._has_ended = True  # it died a moment ago: once more, with another
         raise Interrupted("The keeper could not be started.")
 
-    def _open_task_keeper(self) -> _TaskKeeper:
+    def _open_task_keeper(self) -> TaskKeeperLink:
         assert self._connection is not None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        task_keeper = _TaskKeeper(FrameSocket(ours))
-        with theirs:
-            try:
+        assert self._folder is not None
+        self._channels += 1
+        with contextlib.ExitStack() as made:
+            channel = Channel(self.thread, self._folder / f"channel-{self._channels}")
+            made.callback(channel.close)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.callback(ours.close)
+            with theirs:
                 self._connection.send({"op": "open_task"}, (theirs.fileno(),))
-            except OSError:
-                ours.close()
-                raise
+            made.pop_all()
+        task_keeper = TaskKeeperLink(FrameSocket(ours), channel, self.environment)
         with self._changed:
             self._task_keepers.add(task_keeper)
         self.thread.add(task_keeper.connection, lambda: self._hear_task_keeper(task_keeper))
@@ -240,7 +221,7 @@ class Keeper:
             self._has_ended = self._has_ended or connection is self._connection
             self.thread.remove(connection)
 
-    def _hear_task_keeper(self, task_keeper: _TaskKeeper) -> None:
+    def _hear_task_keeper(self, task_keeper: TaskKeeperLink) -> None:
         try:
             if task_keeper.receive():
                 return
@@ -248,6 +229,8 @@ class Keeper:
             _log.exception("what a task's keeper says could not be handled; its processes are given up")
         self.thread.remove(task_keeper.connection)
         task_keeper.connection.close()
+        task_keeper.channel.close()
+        task_keeper.lose()
         with self._changed:
             task = task_keeper.task
             self._task_keepers.discard(task_keeper)
@@ -259,24 +242,33 @@ class Keeper:
 
     # ---- a task's own thread
 
-    def _give_back(self, task_keeper: _TaskKeeper) -> None:
+    def _give_back(self, task_keeper: TaskKeeperLink, task: TaskProcesses) -> None:
         """A task is through: its keeper serves another if it has nothing left of this one."""
-        assert task_keeper.task is not None
+        is_free = False
+        try:
+            is_free = task_keeper.channel.rest() and task.is_empty
+        finally:
+            if not (is_free and self._keep(task_keeper)):
+                task_keeper.connection.shutdown()
+                with self._lock:
+                    self._refill()
+
+    def _keep(self, task_keeper: TaskKeeperLink) -> bool:
+        """Make it a spare; False where there are enough, or it is gone."""
         with self._changed:
-            is_wanted = task_keeper.task.is_empty and task_keeper in self._task_keepers and len(self._idle) < self._spares
-            if is_wanted and not self._closed:
-                task_keeper.task = None
-                self._idle.append(task_keeper)
-                return
-        task_keeper.connection.shutdown()
-        with self._lock:
-            self._refill()
+            if self._closed or task_keeper not in self._task_keepers or len(self._idle) >= self._spares:
+                return False
+            task_keeper.task = None
+            self._idle.append(task_keeper)
+            return True
 
     def forget_in_child(self) -> None:
         """In a process that the agent's has forked: hold no end of a keeper's connections open."""
-        for connection in (self._connection, *(task_keeper.connection for task_keeper in tuple(self._task_keepers))):
-            if connection is not None:
-                connection.close()
+        if self._connection is not None:
+            self._connection.close()
+        for task_keeper in tuple(self._task_keepers):
+            task_keeper.connection.close()
+            task_keeper.close_parked()
 
 
 _keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()

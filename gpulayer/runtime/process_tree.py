@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 IS_LINUX = sys.platform == "linux"
@@ -36,13 +37,13 @@ def unbuffer_native_output() -> None:
             _LIBC.setvbuf(ctypes.c_void_p.in_dll(_LIBC, name), None, _IONBF, 0)
 
 
-def has_other_children(pid: int) -> bool:
-    """Whether this process has a child beside the given one; True where the kernel does not tell."""
+def has_other_children(known: Collection[int]) -> bool:
+    """Whether this process has a child beside these; True where the kernel does not tell."""
     try:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()
     except OSError:
         return True
-    return any(int(child) != pid for child in children)
+    return any(int(child) not in known for child in children)
 
 
 def parent_of(pid: int) -> int | None:

@@ -5,6 +5,7 @@ Runs in the agent. The ranks' side reads these names in `rank_main`, `rendezvous
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
@@ -115,7 +116,7 @@ def task_environment(
         ranks_per_node: how many ranks share this node (1 for a command).
         address: where other nodes reach this one.
     """
-    env = {name: value for name, value in base.items() if not is_scrubbed(name)}
+    env = dict(_without_scrubbed(tuple(base.items())))
     env.setdefault("PYTHONUNBUFFERED", "1")
     if ranks_per_node > 1:
         env.setdefault("OMP_NUM_THREADS", "1")
@@ -134,13 +135,18 @@ def task_environment(
             NODES: str(nodes),
             DEVICES: str(len(devices)),
             ACCELERATOR: accelerator,
-            OUTPUT_DIR: str(workspace / "output"),
-            INPUTS_DIR: str(workspace / "inputs"),
+            OUTPUT_DIR: f"{workspace}/output",
+            INPUTS_DIR: f"{workspace}/inputs",
             ADDRESS: meets_at,
         }
     )
     env.update(visible_devices(devices, accelerator))
     return env
+
+
+@functools.lru_cache(maxsize=4)  # an agent has one environment and many tasks
+def _without_scrubbed(base: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in base if not is_scrubbed(name))
 
 
 def is_scrubbed(name: str) -> bool:

@@ -9,6 +9,7 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from gpulayer.runtime.frames import FrameSocket
@@ -63,9 +64,9 @@ class Supervisor:
         self.tell("ending")
         self.kill_everything()
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def tell(self, event: str, files: Sequence[int] = (), **fields: Any) -> None:
         try:
-            self.connection.send({"event": event, **fields})
+            self.connection.send({"event": event, **fields}, files)
         except OSError:
             self.lose_agent()
 

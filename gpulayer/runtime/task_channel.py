@@ -10,11 +10,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from gpulayer.runtime.channel import Channel, ChannelPeer
-from gpulayer.runtime.event_thread import EventThread
+from gpulayer.runtime.channel import Channel, ChannelPeer, ChannelUser
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.task_messages import Hello, PeerMessage, PublishRendezvous, ReadRendezvous, read_message
 from gpulayer.runtime.task_plan import TaskEvents
@@ -24,11 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class TaskChannel:
-    """A `Channel` that knows the ranks' messages.
+    """Hears the ranks on a `Channel`, until that rests.
 
     Args:
-        thread: the thread that listens.
-        path: where.
+        channel: on which nobody else is heard.
         ranks: whose pipes are taken in.
         reader: reads those pipes.
         events: knows where the nodes of the attempt meet.
@@ -39,8 +36,7 @@ class TaskChannel:
 
     def __init__(
         self,
-        thread: EventThread,
-        path: Path,
+        channel: Channel,
         ranks: LocalRanks,
         reader: OutputReader,
         events: TaskEvents,
@@ -53,12 +49,7 @@ class TaskChannel:
         self._reader = reader
         self._events = events
         self._on_message = on_message
-        self._channel = Channel(thread, path, self._hear, on_close, on_fault)
-        self.path = self._channel.path
-
-    def close(self) -> None:
-        """Hang up on everybody and remove the socket."""
-        self._channel.close()
+        channel.serve(ChannelUser(self._hear, on_close, on_fault))
 
     def _hear(self, peer: ChannelPeer, fields: dict[str, Any], files: list[int]) -> None:
         with contextlib.ExitStack() as unused:

@@ -60,8 +60,8 @@ class TaskEvents(Protocol):
     def on_output(self, rank: int | None, stream: Stream, data: bytes) -> None:
         """Bytes of a stream, in order; None for what the launcher itself printed. Must not block."""
 
-    def on_started(self) -> None:
-        """The process runs."""
+    def on_started(self, at: float) -> None:
+        """The process runs, or has run, since `at` (monotonic seconds). Told before `on_lasting` and before a failure of its own."""
 
     def on_lasting(self) -> None:
         """It has run for `SHORT_SECONDS` and still does."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -17,22 +16,21 @@ from typing import Literal
 import msgspec
 
 from gpulayer.errors import Interrupted
-from gpulayer.protocol import Failure, FailureReason, RankOutcome
+from gpulayer.protocol import Failure, FailureReason
 from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.exit_reason import MemoryKills, describe_exit
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.process import Keeper
-from gpulayer.runtime.rank_environment import CHANNEL
 from gpulayer.runtime.task_blame import Blame
 from gpulayer.runtime.task_channel import TaskChannel
 from gpulayer.runtime.task_failure import describe_rank_failure
 from gpulayer.runtime.task_inbox import TaskInbox
 from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, PeerMessage, Returned
 from gpulayer.runtime.task_plan import SHORT_SECONDS, EndReason, TaskEvents, TaskPlan, TaskResult
-from gpulayer.runtime.task_processes import ProcessExit, StartFailed, TaskProcesses
+from gpulayer.runtime.task_processes import START_SECONDS, ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
 from gpulayer.runtime.task_signals import ask_to_end
-from gpulayer.runtime.warm_start import start_of
+from gpulayer.runtime.task_start import TaskStart
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
 
@@ -57,19 +55,18 @@ class TaskProcess:
         self._blame = Blame(self._ranks, is_alone=plan.nodes == 1 and plan.local_ranks == 1)
         self._unanswered: list[ChannelPeer] = []
         self._unknown_ends: dict[int, ProcessExit] = {}
-        self._root_pid: int | None = None
-        self._cold_reason: str | None = None
         self._launcher: ChannelPeer | None = None
         self._failure: Failure | None = None
         self._stop_reason: EndReason | None = None
+        self._is_start_told = False
         self._is_over = False
         self._lost = False
-        self._memory_kills = MemoryKills.count()
+        self._memory_kills = keeper.memory_kills
         self._reader: OutputReader | None = None
         self._done = threading.Event()
         self._result = TaskResult(state="failed", ranks=(), failure=self._describe_failure("start", "A fault in GPUlayer."))
         self._processes: TaskProcesses | None = None
-        self._start = start_of(plan, keeper.python, keeper.environment)
+        self._start = TaskStart(plan, keeper)
 
     def start(self) -> None:
         """Start the attempt on a thread of its own; whatever keeps it from running is in the result."""
@@ -116,9 +113,13 @@ class TaskProcess:
                 self._keeper.thread, self._events.on_output, self._fault_handler("its output can't be taken in any more")
             )
             at_end.callback(self._reader.finish)
-            channel = TaskChannel(
-                self._keeper.thread,
-                self._keeper.new_socket_path(),
+            self._processes = self._keeper.open_task(
+                on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
+                on_lost=lambda: self._inbox.put(self._handle_loss),
+            )
+            at_end.callback(self._end_processes)
+            TaskChannel(
+                self._processes.channel,
                 self._ranks,
                 self._reader,
                 self._events,
@@ -126,11 +127,9 @@ class TaskProcess:
                 on_close=lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)),
                 on_fault=self._fault_handler("its ranks can't be heard any more"),
             )
-            at_end.callback(channel.close)
-            at_end.callback(self._end_processes)
-            self._start_root(self._reader, channel)
+            self._start.launch(self._processes, self._reader)
         except (StartFailed, OSError) as error:
-            self._give_up("start", f"The process could not be started: {error}.")
+            self._fail_start(error)
             return
         except Interrupted as error:
             self._lost = True
@@ -138,35 +137,39 @@ class TaskProcess:
             return
         if not self._is_distributed:
             for rank in self._ranks:
-                rank.pid = self._root_pid
+                rank.pid = self._start.pid
             self._start_clock()
-        self._events.on_started()
-        self._inbox.set_deadline("lasting", SHORT_SECONDS, self._events.on_lasting)
+        self._inbox.set_deadline("lasting", SHORT_SECONDS, self._handle_lasting)
 
-    def _start_root(self, reader: OutputReader, channel: TaskChannel) -> None:
-        """Start the command, or the launcher of the ranks."""
-        output_rank = None if self._is_distributed else 0
-        with contextlib.ExitStack() as closing:
-            stdout = reader.open_pipe(output_rank, "stdout")
-            closing.callback(os.close, stdout)
-            stderr = reader.open_pipe(output_rank, "stderr")
-            closing.callback(os.close, stderr)
-            self._processes = self._keeper.open_task(
-                on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
-                on_lost=lambda: self._inbox.put(self._handle_loss),
-            )
-            self._root_pid = self._processes.start_process(
-                self._start.argv,
-                cwd=str(self._plan.workspace / "source"),
-                env={**self._plan.env, CHANNEL: channel.path},
-                stdout=stdout,
-                stderr=stderr,
-                form=self._start.form,
-                executable=self._start.executable,
-            )
-        self._cold_reason = self._start.cold_reason or self._processes.cold_reason
-        if self._cold_reason is not None:
-            _log.info("task %s starts as a new program: %s", self._plan.task_id, self._cold_reason)
+    def _handle_lasting(self) -> None:
+        """It has lasted, so that it runs is to be told, and to be known for that."""
+        if not self._inbox.has_deadline("start"):
+            self._memory_kills = self._keeper.memory_kills = MemoryKills.count()
+        if self._confirm_start():
+            self._inbox.drop_deadline("start")
+            self._events.on_lasting()
+        elif not self._is_over and self._processes is not None and self._start.pid is not None:
+            if not self._inbox.has_deadline("start"):
+                self._inbox.set_deadline("start", START_SECONDS, self._handle_stuck_start)
+            self._processes.when_started(self._start.pid, lambda: self._inbox.put(self._handle_lasting))
+
+    def _handle_stuck_start(self) -> None:
+        self._give_up("start", f"The process could not be started: it has not begun within {START_SECONDS:g} s. Was it stopped?")
+
+    def _confirm_start(self) -> bool:
+        """Whether the first process runs, or has run; one that could not ends the attempt."""
+        try:
+            is_done = self._start.is_done()
+        except StartFailed as error:
+            self._fail_start(error)
+            return False
+        if is_done and not self._is_start_told:
+            self._is_start_told = True
+            self._events.on_started(self._start.launched_at)
+        return is_done
+
+    def _fail_start(self, error: Exception) -> None:
+        self._give_up("start", f"The process could not be started: {error}.")
 
     def _fault_handler(self, what: str) -> Callable[[Exception], None]:
         return lambda error: self._inbox.put(lambda: self._give_up("launcher", f"A fault on the worker, {what}: {error}"))
@@ -191,7 +194,7 @@ class TaskProcess:
 
     def _handle_hello(self, peer: ChannelPeer, message: Hello) -> None:
         rank, pid = self._ranks.find(message.rank), message.pid
-        if rank is None or rank.peer is not None or (not self._is_distributed and pid != self._root_pid):
+        if rank is None or rank.peer is not None or (not self._is_distributed and pid != self._start.pid):
             return  # a process that a rank started, with the same environment
         was_unknown = rank.pid is None
         rank.peer, rank.pid = peer, pid
@@ -229,13 +232,15 @@ class TaskProcess:
             rank.hung_up = True
 
     def _handle_exit(self, ended: ProcessExit, *, from_launcher: bool) -> None:
+        if ended.pid == self._start.pid and not self._confirm_start():
+            return
         rank = self._ranks.find_pid(ended.pid)
         if rank is not None:
             if rank.exit is None:
                 rank.exit = ended
             self._inbox.drop_deadline(f"exit of {rank.rank}")
             self._note_failed(rank)
-        elif ended.pid == self._root_pid:
+        elif ended.pid == self._start.pid:
             self._handle_launcher_end(ended)
         elif from_launcher:
             self._unknown_ends[ended.pid] = ended
@@ -358,23 +363,18 @@ class TaskProcess:
                 _log.error("task %s: a process could not be killed (uninterruptible sleep?)", self._plan.task_id)
             for last_exit in self._inbox.take_all():  # of what was killed, collected before the keeper said that all is gone
                 last_exit()
+            self._confirm_start()
         finally:
             self._processes.close()
 
     def _build_result(self) -> TaskResult:
-        outcomes = tuple(self._with_start(rank.outcome()) for rank in self._ranks)
+        outcomes = tuple(self._start.describe(rank.outcome()) for rank in self._ranks)
         failure = self._failure
         if failure is not None:
             failure = msgspec.structs.replace(failure, last_lines=self._last_lines(failure.rank))
             return TaskResult(state="failed", ranks=outcomes, failure=failure)
         state: Literal["cancelled", "succeeded"] = "cancelled" if self._stop_reason is not None else "succeeded"
         return TaskResult(state=state, ranks=outcomes, failure=None)
-
-    def _with_start(self, outcome: RankOutcome) -> RankOutcome:
-        if self._is_distributed or self._root_pid is None:
-            return outcome
-        is_warm = self._start.form is not None and self._cold_reason is None
-        return msgspec.structs.replace(outcome, start="warm" if is_warm else "cold", cold_reason=self._cold_reason)
 
     def _describe_failure(self, reason: FailureReason, message: str) -> Failure:
         return Failure(reason=reason, message=message, node=self._plan.node, last_lines=self._last_lines(None))

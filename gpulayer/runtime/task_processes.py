@@ -1,21 +1,25 @@
 """The processes of one task, behind the task keeper that serves it. Runs in the agent.
 
-Commands go out from the task's thread; answers and ends come in on the event thread of `process.Keeper`.
+Each is told what to become by the task's thread; ends come in on the event thread of `process.Keeper`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayer.errors import Interrupted
+from gpulayer.runtime.channel import Channel
+from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.frames import FrameSocket
+from gpulayer.runtime.task_keeper_link import TaskKeeperLink
 
+START_SECONDS = 10.0
+"""A parked process takes a millisecond to become a job; where it has to, on a machine without memory, some more."""
+_MOST_PARKED_TRIED = 3
 _END_SECONDS = 10.0  # a process in uninterruptible sleep outlives SIGKILL; the agent must not wait for it for ever
 
 
@@ -38,7 +42,8 @@ class TaskProcesses:
     """What one task has running.
 
     Args:
-        connection: to its task keeper.
+        link: to its task keeper.
+        thread: hears, beside it, how a start goes.
         on_exit: called from the event thread for every process that ends as a child of the task keeper.
         on_lost: called from there when the task keeper is gone, expected or not; everything of the task is gone with it.
         give_back: hands the task keeper back.
@@ -46,24 +51,39 @@ class TaskProcesses:
 
     def __init__(
         self,
-        connection: FrameSocket,
+        link: TaskKeeperLink,
+        thread: EventThread,
         on_exit: Callable[[ProcessExit], None],
         on_lost: Callable[[], None],
         give_back: Callable[[], None],
     ) -> None:
-        self.is_empty = True
-        """Nothing of the task is alive, and nothing can come back to life: there is nothing to end."""
         self.cold_reason: str | None = None
-        """Why the last process did not start in a parked interpreter though it was asked for."""
-        self._connection = connection
+        """Why a process did not become what it was asked to in its parked interpreter."""
+        self._link = link
+        self._thread = thread
         self._on_exit = on_exit
         self._on_lost = on_lost
         self._give_back = give_back
-        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running: set[int] = set()
+        self._has_others = False  # descendants that it did not start itself were there at the last end of a process
+        self._starting: dict[int, FrameSocket] = {}
+        self._watched: set[int] = set()
+        self._ended = threading.Event()
         self._lost = threading.Event()
         self._ending = False  # the task keeper kills what it has; `on_lost` follows when it is done
 
-    def start_process(
+    @property
+    def channel(self) -> Channel:
+        """Where they report; at rest again once the task keeper is given back."""
+        return self._link.channel
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing of the task is alive, and nothing can come back to life: there is nothing to end."""
+        return not (self._running or self._has_others)
+
+    def launch(
         self,
         argv: Sequence[str],
         *,
@@ -78,6 +98,8 @@ class TaskProcesses:
     ) -> int:
         """Start a process in a session of its own and return its id; stdin is empty.
 
+        It does not wait for the start: `is_started` and `when_started` tell how that goes.
+
         Args:
             argv: the command, looked up in the PATH of `env`.
             cwd: its working directory.
@@ -90,25 +112,89 @@ class TaskProcesses:
             executable: what `sys.executable` is there.
 
         Raises:
-            StartFailed: naming what failed and why.
+            StartFailed: no process is to be had.
             Interrupted: the keeper is gone.
         """
+        inherits, env = self._link.without_inherited(env)
         message = {
-            "op": "start",
             "argv": list(argv),
             "cwd": cwd,
-            "env": dict(env),
+            "env": env,
+            "inherits": inherits,
             "umask": umask,
             "limits": dict(limits or {}),
             "form": form,
             "executable": executable,
         }
-        self.is_empty = False
-        answer = self._ask(message, (stdout, stderr))
-        if answer["event"] == "start_failed":
-            raise StartFailed(f"{answer['at']}: {os.strerror(answer['errno'])}")
-        self.cold_reason = answer["cold"]
-        return int(answer["pid"])
+        for _ in range(_MOST_PARKED_TRIED):
+            try:
+                parked = self._link.take_parked()
+            except OSError as error:
+                raise StartFailed(f"a process for it: {error.strerror}") from error
+            with self._lock:
+                self._running.add(parked.pid)
+                self._starting[parked.pid] = parked.connection
+            try:
+                parked.connection.send(message, (stdout, stderr))
+            except OSError:  # somebody has killed it: another
+                with self._lock:
+                    self._running.discard(parked.pid)
+                    del self._starting[parked.pid]
+                self._link.give_up(parked)
+            else:
+                return parked.pid
+        raise StartFailed("a process for it: each that was parked had been killed")
+
+    def is_started(self, pid: int) -> bool:
+        """Whether a process that was launched runs as it was asked to, or has run; False while it is not known yet.
+
+        Raises:
+            StartFailed: naming what failed and why; the process is gone.
+        """
+        connection = self._starting.get(pid)
+        if connection is None:
+            return True
+        while (messages := connection.receive(wait=False)) is not None:
+            if not messages:
+                return False
+            for message, _ in messages:
+                if message["event"] == "failed":
+                    self._forget_start(pid)
+                    raise StartFailed(f"{message['at']}: {os.strerror(message['errno'])}")
+                self.cold_reason = message["why"]
+        self._forget_start(pid)
+        return True
+
+    def when_started(self, pid: int, call: Callable[[], None]) -> None:
+        """Have this called once, from the event thread, when `is_started` has more to say than it had."""
+        connection = self._starting.get(pid)
+        if connection is None:
+            call()
+            return
+
+        def hear() -> None:
+            self._thread.remove(connection)
+            self._watched.discard(pid)
+            call()
+
+        self._watched.add(pid)
+        self._thread.add(connection, hear)
+
+    def start_process(self, argv: Sequence[str], **options: Any) -> int:
+        """As `launch`, and wait until it runs.
+
+        Raises:
+            StartFailed: naming what failed and why.
+            Interrupted: the keeper is gone.
+        """
+        pid = self.launch(argv, **options)
+        told = threading.Event()
+        while not self.is_started(pid):
+            told.clear()
+            self.when_started(pid, told.set)
+            if not told.wait(START_SECONDS):
+                raise StartFailed(f"the process took longer than {START_SECONDS:g} s to start")
+        return pid
 
     def signal(self, pid: int, number: int, *, group: bool = False) -> None:
         """Send a signal to a process of this task, or to its whole process group; others are never touched."""
@@ -116,32 +202,25 @@ class TaskProcesses:
 
     def end(self) -> bool:
         """Kill whatever is left of the task and wait for it; False if something could not be killed in time."""
-        try:
-            self._ask({"op": "end"}, timeout=_END_SECONDS)
-        except Interrupted:
-            return self._lost.is_set()
-        return True
+        self._tell({"op": "end"})
+        return self._ended.wait(_END_SECONDS)
 
     def close(self) -> None:
         """Be done with the task keeper; it kills what is left."""
+        for pid in list(self._starting):
+            self._forget_start(pid)
         self._give_back()
 
-    def _tell(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+    def _forget_start(self, pid: int) -> None:
+        connection = self._starting.pop(pid)
+        if pid in self._watched:
+            self._thread.remove(connection)
+        connection.close()
+
+    def _tell(self, message: dict[str, Any]) -> None:
         # When the keeper is gone, `on_lost` says so; nothing is left to be told.
         with contextlib.suppress(OSError):
-            self._connection.send(message, files)
-
-    def _ask(self, message: dict[str, Any], files: Sequence[int] = (), timeout: float | None = None) -> dict[str, Any]:
-        self._tell(message, files)
-        if self._lost.is_set():
-            raise Interrupted("The keeper of this task is gone.")
-        try:
-            answer = self._answers.get(timeout=timeout)
-        except queue.Empty:
-            answer = None
-        if answer is None:
-            raise Interrupted("The keeper of this task did not answer.")
-        return answer
+            self._link.connection.send(message)
 
     # ---- event thread
 
@@ -150,11 +229,13 @@ class TaskProcesses:
         match message["event"]:
             case "ending":
                 self._ending = True
-            case "exited":
-                if self._ending:
-                    return
+            case "ended":
+                self._ended.set()
+            case "exited" if not self._ending:
+                with self._lock:
+                    self._has_others = message["has_others"]
+                    self._running.discard(message["pid"])
                 code = message["code"]
-                self.is_empty = message["is_last"]
                 self._on_exit(
                     ProcessExit(
                         pid=message["pid"],
@@ -163,13 +244,9 @@ class TaskProcesses:
                         peak_bytes=message["peak_bytes"],
                     )
                 )
-            case _:
-                if message["event"] == "started":
-                    self.is_empty = False
-                self._answers.put(message)
 
     def lose(self) -> None:
         """Note that the task keeper is gone."""
         self._lost.set()
-        self._answers.put(None)
+        self._ended.set()
         self._on_lost()

@@ -92,8 +92,7 @@ def plan_start(
         command[0] = found
     elif form == "rank":
         form = "-m"
-    words = [*command, *(f"{name}={value}" for name, value in env.items())]
-    reason = _refuse(form, env, words, python=python, parked_python=parked_python, parked_env=parked_env, mode=mode)
+    reason = _refuse(form, command, env, python=python, parked_python=parked_python, parked_env=parked_env, mode=mode)
     return Start(argv=command, is_python=True, form=form if reason is None else None, cold_reason=reason)
 
 
@@ -114,8 +113,8 @@ def _has_surrogates(text: str) -> bool:
 
 def _refuse(
     form: Form | None,
+    command: Sequence[str],
     env: Mapping[str, str],
-    words: Sequence[str],
     *,
     python: str,
     parked_python: str,
@@ -128,15 +127,16 @@ def _refuse(
         return "interpreters are parked on Linux only"
     if python != parked_python:
         return "the parked interpreter is another one"
+    # What is as it was when the interpreter started was good enough for that.
+    set_anew = {name: value for name, value in env.items() if parked_env.get(name) != value}
+    words = [*command, *(f"{name}={value}" for name, value in set_anew.items())]
     if any(len(word) * 4 >= _LONGEST_WORD_BYTES and len(os.fsencode(word)) >= _LONGEST_WORD_BYTES for word in words):
         return "an argument or a variable is longer than a program's may be"
     if form is None:
         return "the command has interpreter options, or no program"
-    differing = sorted(
-        name
-        for name in env.keys() | parked_env.keys()
-        if (name.startswith(_READ_AT_START) or name in _READ_AT_START_NAMES)
-        and name not in _SET_LATER
-        and env.get(name) != parked_env.get(name)
-    )
+    differing = sorted(name for name in set_anew.keys() | (parked_env.keys() - env.keys()) if _is_read_at_start(name))
     return f"its environment has another {', '.join(differing)}" if differing else None
+
+
+def _is_read_at_start(name: str) -> bool:
+    return (name.startswith(_READ_AT_START) or name in _READ_AT_START_NAMES) and name not in _SET_LATER

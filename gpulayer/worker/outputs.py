@@ -50,8 +50,10 @@ def show_path(path: str) -> str:
 
 def find_outputs(output: Path, workspace: Path, left_out: LeftOut) -> list[tuple[str, Path]]:
     """The regular files below `output` by posix path, in order; links to files are followed only inside the workspace."""
-    top = workspace.resolve()
     found: list[tuple[str, Path]] = []
+    if is_empty_folder(output):
+        return found
+    top = workspace.resolve()
     if output.is_symlink():
         left_out.add(output.name, "the output folder has been replaced by a link")
         return found
@@ -74,6 +76,14 @@ def find_outputs(output: Path, workspace: Path, left_out: LeftOut) -> list[tuple
             else:
                 left_out.add(relative, why)
     return found
+
+
+def is_empty_folder(path: Path) -> bool:
+    """Whether this is a folder, not a link to one, in which there is nothing."""
+    try:
+        return not os.path.islink(path) and not os.listdir(path)  # noqa: PTH114, PTH208 - asked for every task
+    except OSError:
+        return False
 
 
 def _why_not(path: Path, relative: str, top: Path) -> str | None:
@@ -122,6 +132,8 @@ class OutputStore:
         Raises:
             Exception: what `put` raised.
         """
+        if not files:
+            return not self._stopped
         with self._changed:
             for file in files:
                 self._waiting.put(file)

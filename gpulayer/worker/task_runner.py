@@ -138,8 +138,8 @@ class TaskRunner:
         assert self._sender is not None
         self._sender.add(rank, stream, data)
 
-    def on_started(self) -> None:
-        self._started_at = time.monotonic()
+    def on_started(self, at: float) -> None:
+        self._started_at = at
 
     def on_lasting(self) -> None:
         assert self._sender is not None

@@ -16,6 +16,7 @@ from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import InputFile
 
 _LOCK_NAME = "lock"
+_FOLDERS = ["inputs", "output", "source"]
 _SPARES = 8
 _log = logging.getLogger(__name__)
 
@@ -31,9 +32,18 @@ class Workspace:
     def __init__(self, path: Path, spares: SpareWorkspaces | None = None) -> None:
         self.path = path
         self._spares = spares
-        self.source = path / "source"
-        self.inputs = path / "inputs"
-        self.output = path / "output"
+
+    @property
+    def source(self) -> Path:
+        return self.path / "source"
+
+    @property
+    def inputs(self) -> Path:
+        return self.path / "inputs"
+
+    @property
+    def output(self) -> Path:
+        return self.path / "output"
 
     def create(self) -> None:
         if self._spares is not None and self._spares.take(self.path):
@@ -93,7 +103,7 @@ class SpareWorkspaces:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._spares: list[Path] = []
+        self._spares: list[str] = []
         self._count = 0
 
     def take(self, path: Path) -> bool:
@@ -102,16 +112,16 @@ class SpareWorkspaces:
             spare = self._spares.pop() if self._spares else None
         if spare is None:
             return False
-        spare.rename(path)
+        os.rename(spare, path)  # noqa: PTH104 - this and the following are done for every task, where a Path costs more than the call
         return True
 
     def keep(self, workspace: Workspace) -> bool:
         """Keep a workspace whose attempt is over; False when it is not as a fresh one is, or enough are kept."""
-        folders = (workspace.source, workspace.inputs, workspace.output)
+        path = os.fspath(workspace.path)
         try:
-            if set(workspace.path.iterdir()) != set(folders) or not all(_is_fresh(folder) for folder in (workspace.path, *folders)):
+            if not (_is_fresh(path) and sorted(os.listdir(path)) == _FOLDERS):  # noqa: PTH208
                 return False
-            if any(any(folder.iterdir()) for folder in folders):
+            if not all(_is_fresh(f"{path}/{name}") and not os.listdir(f"{path}/{name}") for name in _FOLDERS):  # noqa: PTH208
                 return False
         except OSError:
             return False  # the job has changed it in some way: it is removed
@@ -119,16 +129,16 @@ class SpareWorkspaces:
             if len(self._spares) >= _SPARES:
                 return False
             self._count += 1
-            spare = self._folder / f"spare-{self._count}"
-        workspace.path.rename(spare)
+            spare = f"{self._folder}/spare-{self._count}"
+        os.rename(path, spare)  # noqa: PTH104
         with self._lock:
             self._spares.append(spare)
         return True
 
 
-def _is_fresh(folder: Path) -> bool:
+def _is_fresh(folder: str) -> bool:
     """A folder, not a link to one, with the rights that it was made with and no others."""
-    if folder.lstat().st_mode != stat.S_IFDIR | stat.S_IRWXU:
+    if os.lstat(folder).st_mode != stat.S_IFDIR | stat.S_IRWXU:
         return False
     return not any(name.startswith(("user.", "system.posix_acl")) for name in getattr(os, "listxattr", lambda _: [])(folder))
 

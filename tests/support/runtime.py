@@ -52,11 +52,12 @@ class RecordedEvents:
             self.output.setdefault((rank, stream), bytearray()).extend(data)
             self._changed.notify_all()
 
-    def on_lasting(self):
-        pass
-
-    def on_started(self) -> None:
+    def on_started(self, at: float) -> None:
+        self.started_at = at
         self.started.set()
+
+    def on_lasting(self) -> None:
+        assert self.started.is_set()
 
     def on_failure(self, failure: Failure) -> None:
         self.failures.append(failure)

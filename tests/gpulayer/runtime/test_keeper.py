@@ -16,6 +16,7 @@ import pytest
 from support.runtime import WatchedProcess, rank_argv, start_task
 
 from gpulayer.errors import Interrupted
+from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.process_tree import parent_of
 from gpulayer.runtime.task_processes import ProcessExit, StartFailed
@@ -241,13 +242,15 @@ def _is_blocked(pid: int, number: signal.Signals) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
-def test_a_job_process_that_cannot_be_had_is_a_start_that_failed(keeper):
+def test_a_job_process_that_cannot_be_had_is_a_start_that_failed(keeper, monkeypatch):
     task = keeper.open_task(lambda _: None, lambda: None)
-    message = {"op": "start", "argv": ["true"], "cwd": "/", "env": {}, "umask": 0o077, "limits": {}}
-    answer = task._ask(message)  # the files were dropped on the way
-    assert (answer["event"], answer["errno"]) == ("start_failed", errno.EMFILE)
-    pid = task.start_process(["true"], cwd="/", env={"PATH": os.environ["PATH"]}, stdout=1, stderr=2)
-    assert pid > 0
+    options = {"cwd": "/", "env": {"PATH": os.environ["PATH"]}, "stdout": 1, "stderr": 2}
+    with monkeypatch.context() as patched:
+        send = FrameSocket.send
+        patched.setattr(FrameSocket, "send", lambda self, message, files=(): send(self, message))  # the files are dropped on the way
+        with pytest.raises(StartFailed, match=os.strerror(errno.EMFILE)):
+            task.start_process(["true"], **options)
+    assert task.start_process(["true"], **options) > 0
     task.close()
 
 

@@ -276,6 +276,6 @@ def test_a_preloaded_module_is_there_and_was_loaded_with_one_thread(packages, tm
 
 def test_a_gpu_that_a_module_opened_is_seen(packages, tmp_path):
     (packages / "opens_gpu.py").write_text(f"file = open({str(tmp_path / 'device')!r}, 'w')")
-    program = f"from gpulayer.runtime import parked; parked._GPU_FILES = ({str(tmp_path)!r},); parked.preload(['opens_gpu'])"
+    program = f"from gpulayer.runtime import parked_template as here; here._GPU_FILES = ({str(tmp_path)!r},); here.preload(['opens_gpu'])"
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith(f"PreloadRefused: opens_gpu: it opened {tmp_path}/device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from support.runtime import RunningTask, WatchedProcess, rank_argv, start_task
+
+from gpulayer.runtime.task_processes import StartFailed
 
 SCRIPT = ["python", "main.py", "one", "--two"]
 
@@ -296,15 +299,15 @@ def test_peak_memory_is_the_jobs(both, monkeypatch):
 def test_a_limit_of_the_start_is_refused_alike(keeper):
     found = []
     for form in (None, "-c"):
-        task = keeper.open_task(lambda _: None, lambda: None)
-        message = {"argv": [sys.executable, "-c", ""], "cwd": "/no/such/folder", "env": {}, "umask": 0, "limits": {}, "executable": ""}
-        found.append(task._ask({"op": "start", "form": form, **message}, (1, 2)))
-        message["cwd"] = "/"
-        message["limits"] = {"RLIMIT_NOFILE": (1 << 40, 1 << 40)}
-        found.append(task._ask({"op": "start", "form": form, **message}, (1, 2)))
-        task.close()
+        for where in ({"cwd": "/no/such/folder"}, {"cwd": "/", "limits": {"RLIMIT_NOFILE": (1 << 40, 1 << 40)}}):
+            task = keeper.open_task(lambda _: None, lambda: None)
+            with pytest.raises(StartFailed) as refused:
+                task.start_process([sys.executable, "-c", ""], env={}, stdout=1, stderr=2, form=form, **where)
+            found.append(str(refused.value))
+            task.close()
     assert found[:2] == found[2:]
-    assert found[0]["at"] == "working directory /no/such/folder"
+    assert found[0] == f"working directory /no/such/folder: {os.strerror(errno.ENOENT)}"
+    assert found[1].startswith("limit RLIMIT_NOFILE: ")
 
 
 def test_a_daemon_left_behind_by_a_parked_job_is_ended_and_the_next_job_runs(both):

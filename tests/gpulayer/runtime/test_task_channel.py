@@ -7,6 +7,7 @@ import pytest
 from support.runtime import RecordedEvents
 
 from gpulayer.errors import Interrupted
+from gpulayer.runtime.channel import Channel
 from gpulayer.runtime.frames import connect
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.task_channel import TaskChannel
@@ -27,9 +28,9 @@ def heard():
 @pytest.fixture
 def channel(thread, tmp_path, events, heard):
     reader = OutputReader(thread, events.on_output, pytest.fail)
-    channel = TaskChannel(
-        thread,
-        tmp_path / "channel",
+    channel = Channel(thread, tmp_path / "channel")
+    TaskChannel(
+        channel,
         LocalRanks(2, 1),
         reader,
         events,

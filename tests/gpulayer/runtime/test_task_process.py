@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from support.runtime import WatchedProcess, rank_argv, start_task
 
+from gpulayer.runtime.channel import Channel
 from gpulayer.runtime.output import OutputReader
-from gpulayer.runtime.task_channel import TaskChannel
+from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.runtime.task_processes import TaskProcesses
 
@@ -353,13 +354,18 @@ def test_the_last_line_is_there_however_a_rank_ends(keeper, tmp_path):
         assert task.events.text().endswith("END\n")
 
 
-def test_nothing_is_left_in_tmp(keeper, tmp_path):
+def test_nothing_is_left_in_tmp(tmp_path):
     source = "import os; print(os.environ['GPULAYER_CHANNEL'])"
-    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv())
-    task.result()
-    channel = Path(task.events.text().strip())
-    assert channel.name.startswith("channel")
-    assert not channel.exists()
+    keeper = Keeper.start()
+    channels = []
+    for _ in range(2):
+        task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv())
+        task.result()
+        channels.append(Path(task.events.text().strip()))
+    assert channels[0] == channels[1]
+    assert channels[0].is_socket()
+    keeper.close()
+    assert not channels[0].parent.exists()
 
 
 class Full:
@@ -369,9 +375,9 @@ class Full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("place", ["channel.socket.socket", "output.os.pipe", "process.socket.socketpair"])
+@pytest.mark.parametrize("place", ["process.Channel", "output.os.pipe", "process.socket.socketpair"])
 def test_what_keeps_an_attempt_from_starting_is_its_result(keeper, tmp_path, monkeypatch, place):
-    if "socketpair" in place:  # a spare needs none
+    if "process" in place:  # a spare needs none
         monkeypatch.setattr(keeper, "_idle", deque())
     with monkeypatch.context() as patch:
         patch.setattr(f"gpulayer.runtime.{place}", Full())
@@ -383,7 +389,7 @@ def test_what_keeps_an_attempt_from_starting_is_its_result(keeper, tmp_path, mon
     assert [failure.reason for failure in task.events.failures] == ["start"]
 
 
-@pytest.mark.parametrize("step", [(OutputReader, "finish"), (TaskChannel, "close"), (TaskProcesses, "end"), (TaskProcess, "_build_result")])
+@pytest.mark.parametrize("step", [(OutputReader, "finish"), (Channel, "rest"), (TaskProcesses, "end"), (TaskProcess, "_build_result")])
 def test_a_fault_at_the_end_is_the_result_and_nothing_is_left(keeper, tmp_path, monkeypatch, caplog, step):
     owner, name = step
     original = getattr(owner, name)
