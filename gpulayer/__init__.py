@@ -6,12 +6,12 @@ budget and the list of modules that must stay unloaded are held by `tests/contra
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from gpulayer._version import __version__
 
+TYPE_CHECKING = False  # typing's own costs more than everything else here: it loads re, enum, functools and collections
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpulayer.client.client import Client
     from gpulayer.client.job import Job, LogLine
     from gpulayer.errors import GPUlayerError, JobFailed
@@ -48,6 +48,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     try:
         home = _HOMES[name]
     except KeyError:

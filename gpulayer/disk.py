@@ -62,7 +62,7 @@ class GrowingSync:
             self._error = self._error or error
 
 
-def write_all(descriptor: int, data: bytes | memoryview, offset: int | None = None) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview, offset: int | None = None) -> None:
     """Write all of it, at the descriptor's own position or at `offset`."""
     with memoryview(data) as view:
         done = 0

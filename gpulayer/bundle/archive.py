@@ -12,7 +12,6 @@ import stat
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import IO
 
@@ -31,11 +30,17 @@ class Link:
     target: str
 
 
+Content = Path | str | bytes | Link
+
+
 @dataclass(frozen=True)
 class Bundle:
-    """Files by posix path relative to the bundle's top: a file on disk, bytes, or a link."""
+    """Files by posix path relative to the bundle's top: a file on disk, bytes, or a link.
 
-    files: Mapping[str, Path | bytes | Link]
+    A file on disk may be named by a string: for many small files, making Path objects takes as long as packing them.
+    """
+
+    files: Mapping[str, Content]
 
     @property
     def size_bytes(self) -> int:
@@ -76,46 +81,47 @@ class _HashingSink:
         self._written = 0
 
     def add(self, header: bytes) -> None:
-        self._write(header)
+        self._blocks.append(header)  # no content is far: it need not be passed on before that
+        self._waiting += len(header)
 
     def add_content(self, data: bytes) -> None:
         """A member's content, or a piece of it; all but the last are whole blocks."""
-        self._write(data)
-        if odd := len(data) % tarfile.BLOCKSIZE:
-            self._write(_ZEROS[: tarfile.BLOCKSIZE - odd])
+        size = len(data)
+        self._blocks.append(data)
+        if odd := size % tarfile.BLOCKSIZE:
+            self._blocks.append(_PADDING[odd])
+            size += tarfile.BLOCKSIZE - odd
+        self._waiting += size
+        if self._waiting >= PIECE_BYTES:
+            self._flush()
 
     def end(self) -> None:
-        self._write(_ZEROS[: 2 * tarfile.BLOCKSIZE])
-        if odd := self._written % tarfile.RECORDSIZE:
-            self._write(_ZEROS[: tarfile.RECORDSIZE - odd])
+        self.add(_ZEROS[: 2 * tarfile.BLOCKSIZE])
         self._flush()
+        if odd := self._written % tarfile.RECORDSIZE:
+            self.add(_ZEROS[: tarfile.RECORDSIZE - odd])
+            self._flush()
 
     def digest(self) -> Digest:
         return Digest(self._hash.hexdigest())
 
-    def _write(self, data: bytes) -> None:
-        self._blocks.append(data)
-        self._written += len(data)
-        self._waiting += len(data)
-        if self._waiting >= PIECE_BYTES:
-            self._flush()
-
     def _flush(self) -> None:
         data = b"".join(self._blocks)
         self._blocks.clear()
+        self._written += self._waiting
         self._waiting = 0
         self._hash.update(data)
         if self._file is not None:
             self._file.write(data)
 
 
-def _size_of(content: Path | bytes | Link) -> int:
+def _size_of(content: Content) -> int:
     if isinstance(content, Link):
         return 0
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
+    return len(content) if isinstance(content, bytes) else Path(content).stat().st_size
 
 
-def _add(sink: _HashingSink, name: str, content: Path | bytes | Link) -> None:
+def _add(sink: _HashingSink, name: str, content: Content) -> None:
     if isinstance(content, Link):
         member = tarfile.TarInfo(name)
         member.type = tarfile.SYMTYPE
@@ -126,27 +132,36 @@ def _add(sink: _HashingSink, name: str, content: Path | bytes | Link) -> None:
         sink.add(file_header(name, len(content), is_program=False))
         sink.add_content(content)
     else:
-        # Of the io module and not of os, which opens as text on Windows.
-        with content.open("rb", buffering=0) as file:
-            facts = os.fstat(file.fileno())
-            sink.add(file_header(name, facts.st_size, is_program=bool(facts.st_mode & stat.S_IXUSR)))
+        descriptor = os.open(content, _reading())
+        try:
+            facts = os.fstat(descriptor)
             left = facts.st_size
+            sink.add(file_header(name, left, is_program=bool(facts.st_mode & stat.S_IXUSR)))
             while left:
-                data = _read_piece(file, min(left, PIECE_BYTES))
+                data = _read_piece(descriptor, min(left, PIECE_BYTES), content)
                 sink.add_content(data)
                 left -= len(data)
+        finally:
+            os.close(descriptor)
 
 
-def _read_piece(file: FileIO, size: int) -> bytes:
+def _reading() -> int:
+    """How a file is opened: Windows would open it as text, and change its line ends."""
+    return os.O_RDONLY | getattr(os, "O_BINARY", 0)
+
+
+def _read_piece(descriptor: int, size: int, content: Path | str) -> bytes:
     """So many bytes, however many reads they take: a network's file system may give less at once."""
-    pieces = []
-    while size:
-        data = file.read(size)
-        if not data:
-            raise InvalidSpec("A file became shorter while it was packed.", asked=str(file.name), fix="Pack it again.")
+    data = os.read(descriptor, size)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while data and (size := size - len(data)):
+        data = os.read(descriptor, size)
         pieces.append(data)
-        size -= len(data)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if not data:
+        raise InvalidSpec("A file became shorter while it was packed.", asked=str(content), fix="Pack it again.")
+    return b"".join(pieces)
 
 
 def file_header(name: str, size: int, *, is_program: bool) -> bytes:
@@ -174,6 +189,8 @@ def _plain_header(mode: int) -> tuple[bytes, bytes, int]:
 
 
 _ZEROS = bytes(tarfile.RECORDSIZE)
+_PADDING = [bytes(tarfile.BLOCKSIZE - odd) for odd in range(tarfile.BLOCKSIZE)]
+"""What follows a content that has so many bytes over whole blocks."""
 _PLAIN_SIZE = 8**11 - 1
 _NO_TIME = b"\0%011o\0" % 0
 """The end of the size, and a time of zero."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulayer import settings
-from gpulayer.bundle.archive import EXTRACT_LIMIT_FILES, Bundle, Link
+from gpulayer.bundle.archive import EXTRACT_LIMIT_FILES, Bundle, Content, Link
 from gpulayer.bundle.ignore import IgnoreRules
 from gpulayer.errors import InvalidSpec, TooLarge
 
@@ -121,7 +121,7 @@ def _rules_above(root: Path) -> IgnoreRules:
 
 class _Walk:
     def __init__(self, root: Path, *, included: IgnoreRules | None, everything: bool = False) -> None:
-        self.files: dict[str, Path | bytes | Link] = {}
+        self.files: dict[str, Content] = {}
         self.left_out: list[LeftOut] = []
         self.total_bytes = 0
         self._root = root
@@ -175,7 +175,7 @@ class _Walk:
             return
         if not os.access(entry.path, os.R_OK):
             raise InvalidSpec("A file of the source can't be read.", asked=path, fix="Change its rights, or name it in .gpulayerignore.")
-        self.files[path] = Path(entry.path)
+        self.files[path] = entry.path
         self.total_bytes += facts.st_size
 
     def _link(self, at: Path, path: str) -> Link:
@@ -207,11 +207,11 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         ) from error
 
 
-def _check_size(root: Path, files: dict[str, Path | bytes | Link], total_bytes: int, limit_bytes: int | None, limit_files: int) -> None:
+def _check_size(root: Path, files: dict[str, Content], total_bytes: int, limit_bytes: int | None, limit_files: int) -> None:
     too_many = len(files) > limit_files
     if not too_many and (limit_bytes is None or total_bytes <= limit_bytes):
         return
-    sizes = {path: content.stat().st_size for path, content in files.items() if isinstance(content, Path)}
+    sizes = {path: Path(content).stat().st_size for path, content in files.items() if isinstance(content, Path | str)}
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_LARGEST_SHOWN]
     shown = ", ".join(f"{path} ({readable_size(sizes[path])})" for path in largest)
     limit = f"{limit_files:,} files" if too_many else readable_size(limit_bytes or 0)

@@ -1,29 +1,24 @@
 """One HTTP/1.1 connection to a server: a request goes out in one write, and its answer is read in as few reads as it takes.
 
-Reads itself the one shape of answer that a control plane gives (a length is named), which costs a fifth of what http.client
-takes for it (ADR-0032); every other shape is read by http.client. Used by one thread at a time, woken by any.
+What its answer looks like is `http_answer`'s matter. Used by one thread at a time, woken by any.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import select
 import socket
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.client.exchange import CONNECT_SECONDS, WRITE_SECONDS, FilePart, HttpRequest, NoAnswer, Trouble, wake
+from gpulayer.client.http_answer import READ_BYTES, Answer, any_answer, as_trouble, plain_answer
 
 if TYPE_CHECKING:
     import ssl
 
-Receive = Callable[[int], bytes]
-"""At most so many bytes from the other side; empty at its end."""
-
-READ_BYTES = 64 * 1024
 HEAD_BYTES = 64 * 1024
 """A longer head is left to http.client, which has limits of its own."""
+INTERIM_ANSWERS = 16
+"""So many 1xx answers may come before the one that counts; http.client knows of 100 alone."""
 WRITE_BYTES = 256 * 1024
 """A body is sent in pieces of this size: a socket's timeout holds for one of them, not for a slow line's whole part."""
 
@@ -87,7 +82,7 @@ class Connection:
             NoAnswer: it was cut, or none came in time.
         """
         assert self._socket is not None
-        with _as_trouble():
+        with as_trouble():
             refusal = self._send(head, request.body or b"", request.limited(max(WRITE_SECONDS, request.read_seconds)))
             self._socket.settimeout(request.limited(request.read_seconds))
             try:
@@ -118,29 +113,24 @@ class Connection:
         return None
 
     def _read_head(self, request: HttpRequest) -> Answer:
-        receive = self._reader(request)
+        assert self._socket is not None
+        source = self._socket if request.ends_at is None else _Limited(self._socket, request)
         data = b""
-        while (end := data.find(b"\r\n\r\n")) < 0 and len(data) < HEAD_BYTES:
-            more = receive(READ_BYTES)
-            if not more:
-                raise ConnectionResetError(
-                    "The server closed the connection without an answer." if not data else "It was cut in an answer."
-                )
-            data += more
-        return _plain_answer(receive, data, end, request.method) or _any_answer(receive, data, request.method)
-
-    def _reader(self, request: HttpRequest) -> Receive:
-        one = self._socket
-        assert one is not None
-        if request.ends_at is None:
-            return one.recv
-
-        def receive(size: int) -> bytes:
-            # What is left shrinks with every piece: one that sends a byte now and then must not hold the caller for long.
-            one.settimeout(request.limited(request.read_seconds))
-            return one.recv(size)
-
-        return receive
+        for _ in range(INTERIM_ANSWERS):
+            while (end := data.find(b"\r\n\r\n")) < 0 and len(data) < HEAD_BYTES:
+                more = source.recv(READ_BYTES)
+                if not more:
+                    raise ConnectionResetError(
+                        "The server closed the connection without an answer." if not data else "It was cut in an answer."
+                    )
+                data += more
+            # 101 is no answer to come: it is another protocol from there on.
+            if end < 0 or data[:10] != b"HTTP/1.1 1" or data[9:12] == b"101":
+                break
+            data = data[end + 4 :]
+        else:
+            raise ConnectionResetError("Interim answers came, and no end of them.")
+        return plain_answer(source, data, end, request.method) or any_answer(source, data, request.method)
 
     def wake(self) -> None:
         """End a read or write that another thread waits in."""
@@ -152,129 +142,29 @@ class Connection:
             self._socket.close()
 
 
-class Answer:
-    """The head of an answer; its body is read from the connection.
+class _Limited:
+    """A socket whose reads end with the request's time.
 
-    Args:
-        read: `read(size)`: at most so many bytes of the body, empty at its end.
-        keeps: whether the connection can be used again once the body is read.
+    What is left shrinks with every piece: one that sends a byte now and then must not hold the caller for long.
     """
 
-    def __init__(self, status: int, headers: dict[str, str], read: Callable[[int], bytes], keeps: Callable[[], bool]) -> None:
-        self.status = status
-        self.headers = headers
-        self._read = read
-        self._keeps = keeps
+    def __init__(self, one: socket.socket, request: HttpRequest) -> None:
+        self._socket = one
+        self._request = request
 
-    @property
-    def keeps(self) -> bool:
-        return self._keeps()
+    def recv(self, size: int, /) -> bytes:
+        self._limit()
+        return self._socket.recv(size)
 
-    def content(self) -> bytes:
-        """All of the body."""
-        return b"".join(self.pieces(READ_BYTES))
+    def recv_into(self, buffer: Any, /) -> int:
+        self._limit()
+        return self._socket.recv_into(buffer)
 
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """The body in pieces of at most this size.
-
-        Raises:
-            NoAnswer: it was cut, or went silent.
-        """
-        with _as_trouble():
-            while piece := self._read(size):
-                yield piece
-
-
-@contextlib.contextmanager
-def _as_trouble() -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise NoAnswer(Trouble.LATE, error) from error
-    except (OSError, ValueError) as error:
-        # TLS that is closed under a reader complains with ValueError.
-        raise NoAnswer(Trouble.CUT, error) from error
+    def _limit(self) -> None:
+        self._socket.settimeout(self._request.limited(self._request.read_seconds))
 
 
 def _is_tls_error(error: BaseException) -> bool:
     import ssl
 
     return isinstance(error, ssl.SSLError)
-
-
-def _plain_answer(receive: Receive, data: bytes, end: int, method: str) -> Answer | None:
-    """An HTTP/1.1 answer that names its length; None for every other shape."""
-    head = data[: max(end, 0)]
-    if head[:9] != b"HTTP/1.1 " or not head[9:12].isdigit() or head[9:10] == b"1" or b"\r\n " in head or b"\r\n\t" in head:
-        return None
-    headers: dict[str, str] = {}
-    for line in head.decode("latin-1").split("\r\n")[1:]:
-        name, _, value = line.partition(":")
-        name = name.lower()
-        if name == "content-length" and name in headers:
-            return None
-        headers[name] = value.strip()
-    length = headers.get("content-length", "")
-    if not (length.isascii() and length.isdigit()) or "transfer-encoding" in headers:
-        return None
-    rest = data[end + 4 :]
-    left = int(length) if method != "HEAD" else 0
-
-    def read(size: int) -> bytes:
-        nonlocal rest, left
-        if rest and left:
-            piece, rest = rest[:left], rest[left:]
-        elif left:
-            piece = receive(min(size, left))
-            if not piece:
-                raise ConnectionResetError(f"It was cut in an answer, {left} bytes before its end.")
-        else:
-            return b""
-        left -= len(piece)
-        return piece
-
-    closes = "close" in headers.get("connection", "").lower()
-    return Answer(int(head[9:12]), headers, read, lambda: not closes and not left and not rest)
-
-
-def _any_answer(receive: Receive, data: bytes, method: str) -> Answer:
-    """Whatever else HTTP allows: in chunks, up to the end of the connection, HTTP/1.0, after an interim answer."""
-    import http.client
-
-    class Replayed:
-        """What HTTPResponse takes of a socket, beginning with what was read of it already."""
-
-        def makefile(self, *_: Any) -> io.BufferedReader:
-            return io.BufferedReader(_Replay(data, receive), READ_BYTES)
-
-    response = http.client.HTTPResponse(Replayed(), method=method)  # type: ignore[arg-type]  # it calls makefile() and nothing else
-    try:
-        response.begin()
-    except http.client.HTTPException as error:
-        raise ConnectionResetError(f"No HTTP came: {error!r}") from error
-
-    def read(size: int) -> bytes:
-        try:
-            return response.read(size)
-        except http.client.HTTPException as error:
-            raise ConnectionResetError(f"It was cut in an answer: {error!r}") from error
-
-    headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, headers, read, lambda: not response.will_close and response.isclosed())
-
-
-class _Replay(io.RawIOBase):
-    """Bytes that were read already, and then the socket."""
-
-    def __init__(self, data: bytes, receive: Receive) -> None:
-        self._data = data
-        self._receive = receive
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data, self._data = self._data or self._receive(len(buffer)), b""
-        piece, self._data = data[: len(buffer)], data[len(buffer) :]
-        buffer[: len(piece)] = piece
-        return len(piece)

@@ -107,7 +107,7 @@ class HttpStream:
 
     status: int
     headers: Mapping[str, str]
-    pieces: Iterator[bytes]
+    pieces: Iterator[bytes | bytearray]
 
 
 class Trouble(StrEnum):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from pathlib import Path
 
 from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_folder
+from gpulayer.client.artifact_file import file_digest
 from gpulayer.client.transport import Transport
 from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import Digest, InputFile
@@ -39,7 +39,7 @@ def _upload_input(transport: Transport, name: str, given: str) -> InputFile:
             found=f"nothing at {path.absolute()}" if not path.exists() else f"{path.absolute()}",
             fix="Name a file or folder on this machine.",
         )
-    digest, size = _file_digest(path)
+    digest, size = file_digest(path)
     transport.put_artifact(path, digest)
     return InputFile(sha256=digest, size_bytes=size, link=_link(path))
 
@@ -57,9 +57,3 @@ def _upload_archive(transport: Transport, bundle: Bundle) -> tuple[Digest, int]:
         digest = bundle.write(archive)
         transport.put_artifact(archive, digest)
         return digest, archive.stat().st_size
-
-
-def _file_digest(path: Path) -> tuple[Digest, int]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return Digest(digest), file.tell()

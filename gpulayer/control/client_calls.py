@@ -40,6 +40,8 @@ LIST_LIMIT = 500
 EVENT_LIMIT = 5000
 LOG_PAGE_LIMIT_BYTES = 1024 * 1024
 """One page is held whole in memory and encoded in one go on the loop, whatever its reader asks for."""
+WRITERS_PAGE_LIMIT_BYTES = 256 * 1024
+"""As much is given to those who wait by the writer, which has the pages of the database at hand; what is behind it is read by others."""
 
 
 class ClientCalls(OpenHome):
@@ -57,7 +59,14 @@ class ClientCalls(OpenHome):
         if missing is not None:
             raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {missing}", fix="Upload it first.")
 
-        return await self._database.write(lambda c: submitting.submit_job(c, now, request=request, owner=caller.user))
+        def change(c: StoreConnection) -> tuple[JobStatus, bool]:
+            status = submitting.submit_job(c, now, request=request, owner=caller.user)
+            return status, jobs.job_topic(status.job_id) in c.emitted
+
+        status, is_stored_by_this = await self._database.write(change)
+        if is_stored_by_this:
+            self._quiet_jobs.add(status.job_id)
+        return status
 
     async def wait_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
         """A job's record, held until it is terminal or, with `after_revision`, newer than that."""
@@ -77,6 +86,8 @@ class ClientCalls(OpenHome):
             return await self._database.read(question)
 
         async def first() -> tuple[JobStatus | None, bool]:
+            if after_revision is None and job_id in self._quiet_jobs:
+                return None, False
             # A whole record costs a look at the whole fleet while the job waits for a place: not made to be thrown away.
             found = await self._database.read(ask)
             return found, found is not None
@@ -114,11 +125,19 @@ class ClientCalls(OpenHome):
         """Output behind a cursor, held while there is none and more may come; at most `LOG_PAGE_LIMIT_BYTES` of it."""
         limit_bytes = min(limit_bytes, LOG_PAGE_LIMIT_BYTES)
 
-        async def check() -> tuple[LogPage, bool]:
+        def ask(c: StoreConnection) -> LogPage | None:
+            page = logs.read_page(c, job_id, rank=rank, after=after, limit_bytes=min(limit_bytes, WRITERS_PAGE_LIMIT_BYTES))
+            return page if page.chunks or page.complete else None
+
+        async def look() -> tuple[LogPage, bool]:
             page = await self._database.read(lambda c: logs.read_page(c, job_id, rank=rank, after=after, limit_bytes=limit_bytes))
             return page, bool(page.chunks) or page.complete
 
-        return await self.waiters.hold([logs.logs_topic(job_id)], wait=wait, check=check)
+        async def first() -> tuple[LogPage | None, bool]:
+            return (None, False) if wait > 0 and job_id in self._quiet_jobs else await look()
+
+        held = Question(key=("logs", job_id, rank, after, limit_bytes), ask=ask)
+        return await self.waiters.hold_question(logs.logs_topic(job_id), held, wait=wait, first=first, look=look)
 
     async def read_events(self, *, after: int = 0, wait: float = 0.0, limit: int = 1000) -> EventPage:
         """Changes behind a cursor, held while there are none; a cursor from before the oldest that is kept gets what is there."""

@@ -13,6 +13,7 @@ from gpulayer.control import tokens
 from gpulayer.control.clock import Clock
 from gpulayer.control.leases import LeaseBook
 from gpulayer.control.local_workers import LocalWorkers
+from gpulayer.control.quiet_jobs import QuietJobs
 from gpulayer.control.store.artifacts import ArtifactFiles
 from gpulayer.control.store.database import Database
 from gpulayer.control.tokens import Caller
@@ -40,7 +41,9 @@ class OpenHome:
         self._artifacts = ArtifactFiles(home / "artifacts")
         self._artifact_threads = ThreadPoolExecutor(2, thread_name_prefix="gpulayer-artifacts")
         self._leases = LeaseBook(clock, judge_silent_only=judge_silent_only)
+        self._leases_lock = asyncio.Lock()  # of a look, which is taken in several turns of the loop
         self._tokens = tokens.TokenCache()
+        self._quiet_jobs = QuietJobs()
         self._local_workers = local_workers
         self._told_to_drain: set[tuple[WorkerId, str]] = set()  # boots; those that are gone are dropped with their leases
 
@@ -51,6 +54,7 @@ class OpenHome:
     def _wake(self, topics: Sequence[str], answers: Answers | None) -> None:
         if tokens.TOKENS_TOPIC in topics:
             self._tokens.forget()
+        self._quiet_jobs.hear(topics)
         self.waiters.signal(*topics, answers=answers)
 
     # ---- identity
@@ -92,7 +96,7 @@ class OpenHome:
         """Where a complete artifact lies, or None; blocks on the disk, so not for the loop."""
         return self._artifacts.path(sha256)
 
-    async def put_artifact_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
+    async def put_artifact_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes | memoryview) -> bool:
         """Store one part, off the loop; True once the artifact is whole and its digest right (see `ArtifactFiles.put_part`)."""
         return await asyncio.get_running_loop().run_in_executor(
             self._artifact_threads, lambda: self._artifacts.put_part(sha256, offset=offset, total_bytes=total_bytes, data=data)

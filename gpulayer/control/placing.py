@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpulayer.control.presence import presence_of, worker_view
 from gpulayer.control.scheduler.feasible import why_waiting
@@ -58,12 +58,14 @@ def commit_placement(connection: StoreConnection, now: float, placement: Placeme
     return made
 
 
-def read_view(connection: StoreConnection, now: float) -> View:
-    """The workers to which something may be given."""
+def waiting_reasons(connection: StoreConnection, now: float) -> Callable[[JobRow], str]:
+    """A function that says in words why a queued job is not placed."""
     if connection.memory is not None:
-        return View(workers=presence_of(connection, now).fleet.workers)
+        presence = presence_of(connection, now)
+        return lambda row: presence.why_waiting(_job_view(row))
     held = attempts.held_devices(connection)
-    return View(workers=tuple(worker_view(row, held) for row in workers.all_workers(connection) if not workers.is_silent(row, now)))
+    view = View(workers=tuple(worker_view(row, held) for row in workers.all_workers(connection) if not workers.is_silent(row, now)))
+    return lambda row: why_waiting(view, _job_view(row))
 
 
 def job_view(spec: AnyJob) -> JobView:
@@ -79,11 +81,6 @@ def job_view(spec: AnyJob) -> JobView:
         accelerator=spec.accelerator,
         requires=frozenset(spec.requires) | (frozenset({"torch"}) if starts_by_torch else frozenset()),
     )
-
-
-def waiting_reason(view: View, row: JobRow) -> str:
-    """Why this queued job is not placed, in words."""
-    return why_waiting(view, _job_view(row))
 
 
 def _job_view(row: JobRow | WaitingJob) -> JobView:

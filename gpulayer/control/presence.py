@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from gpulayer.addresses import is_loopback
+from gpulayer.control.scheduler.feasible import why_waiting
 from gpulayer.control.scheduler.fleet import Fleet
-from gpulayer.control.scheduler.view import DeviceView, WorkerView
+from gpulayer.control.scheduler.view import DeviceView, JobView, View, WorkerView
 from gpulayer.control.store import attempts, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.memory import Memory, memory_of
@@ -42,6 +43,7 @@ class Presence:
         self._next_silent: list[tuple[float, WorkerId]] = []  # a heap: by a word that each said, not always its last
         self._queued: dict[WorkerId, float] = {}  # the entry of each there; others of the same worker are void
         self._noted: dict[tuple[str, bool, int], int] | None = None
+        self._reasons: dict[tuple[object, ...], str] = {}  # by demand; of the fleet as it is
         memory.changed.update(memory.workers)
 
     def follow(self, now: float) -> None:
@@ -53,9 +55,19 @@ class Presence:
                 self._memory.changed.add(worker_id)
         # By clocks that were read out of order, or were set back, one that was silent may not be so.
         self._memory.changed.update(self._silent)
+        if self._memory.changed:
+            self._reasons.clear()
         for worker_id in self._memory.changed:
             self._take_in(worker_id, now)
         self._memory.changed.clear()
+
+    def why_waiting(self, job: JobView) -> str:
+        """As `feasible.why_waiting` over the whole fleet; equal jobs that wait for the same are told the same."""
+        demand = (job.nodes, job.devices, job.accelerator, job.requires)
+        reason = self._reasons.get(demand)
+        if reason is None:
+            reason = self._reasons[demand] = why_waiting(View(workers=self.fleet.workers), job)
+        return reason
 
     def note_largest_groups(self, connection: StoreConnection) -> None:
         """Remember how many workers are alive at once with at least so many devices of a kind.

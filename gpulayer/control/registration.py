@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
-from sqlalchemy import bindparam, exists, select
+from sqlalchemy import func, select
 
 from gpulayer.calls import Role
 from gpulayer.control import endings, tokens
@@ -12,29 +14,20 @@ from gpulayer.control.placing import place_queue
 from gpulayer.control.presence import presence_of
 from gpulayer.control.store import attempts, workers
 from gpulayer.control.store.connection import StoreConnection
+from gpulayer.control.store.memory import memory_of
 from gpulayer.control.store.rows import WorkerRow
 from gpulayer.control.store.statements import Query
 from gpulayer.control.store.tables import attempts as attempts_table
-from gpulayer.control.store.tables import workers as workers_table
 from gpulayer.control.tokens import Caller
 from gpulayer.errors import Conflict, NotAuthorized, ProtocolMismatch
 from gpulayer.protocol import PROTOCOL_VERSION, RegisterWorker, WorkerId, works_with
 from gpulayer.states import AttemptState
 
-LEASES_AT_ONCE = 500
-"""Read in about a millisecond, which is as long as other calls wait for it."""
-
-_is_busy = exists().where(
-    attempts_table.c.worker_id == workers_table.c.id,
-    attempts_table.c.ended_at.is_(None),
-    attempts_table.c.state != AttemptState.PLACED.value,
-)
-_LEASES = Query(
-    select(workers_table.c.id, workers_table.c.boot, workers_table.c.renewals, workers_table.c.last_seen_at, _is_busy)
-    .where(workers_table.c.id > bindparam("after"), workers_table.c.state != workers.GONE)
-    .order_by(workers_table.c.id)
-    .limit(bindparam("limit")),
-    Lease._make,
+_BUSY = Query(
+    select(func.group_concat(attempts_table.c.worker_id.distinct())).where(
+        attempts_table.c.ended_at.is_(None), attempts_table.c.state != AttemptState.PLACED.value
+    ),
+    lambda row: frozenset(str(next(iter(row)) or "").split(",")),  # one row: each further one would wait for the interpreter
 )
 
 
@@ -125,9 +118,33 @@ def lose_worker(connection: StoreConnection, now: float, lease: Lease) -> None:
     place_queue(connection, now)
 
 
-def read_leases(connection: StoreConnection, *, after: str = "") -> list[Lease]:
-    """A page of the leases of workers that are not gone, in the order of their ids; an empty one is the last."""
-    return _LEASES.all(connection, after=after, limit=LEASES_AT_ONCE)
+class ReadLeases(NamedTuple):
+    """What the store says of leases.
+
+    Args:
+        rows: the workers that are not gone; unless it is whole, those that may have spoken since the last reading.
+        gone: workers that went since then; none where it is whole.
+        busy: the ids of those that confirmed an attempt which has not ended.
+    """
+
+    is_whole: bool
+    rows: list[WorkerRow]
+    gone: list[WorkerId]
+    busy: frozenset[str]
+
+
+def read_leases(connection: StoreConnection, *, whole: bool) -> ReadLeases:
+    """Read, from the writer's memory, what a look at the leases takes; the whole where the memory was read anew as well."""
+    memory = memory_of(connection)
+    assert memory is not None, "only the writer has a memory"
+    busy = _BUSY.first(connection) or frozenset()
+    spoken = memory.take_spoken()
+    if whole or spoken is None:
+        return ReadLeases(True, list(memory.workers.values()), [], busy)
+    there = memory.workers
+    return ReadLeases(
+        False, [there[worker_id] for worker_id in spoken if worker_id in there], [one for one in spoken if one not in there], busy
+    )
 
 
 def _worker_id(connection: StoreConnection, now: float, request: RegisterWorker, caller: Caller) -> WorkerId:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from gpulayer.control.placing import read_view, waiting_reason
-from gpulayer.control.scheduler.view import View
+from gpulayer.control.placing import waiting_reasons
 from gpulayer.control.store import attempts, jobs, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.rows import AttemptRow, JobRow, WorkerRow
@@ -28,7 +27,7 @@ def job_statuses(
 ) -> list[JobStatus]:
     """The records of these jobs; `known_tasks` are newest attempts that need not be read."""
     names: dict[str, WorkerRow] = {}
-    view: View | None = None
+    why_waiting: Callable[[JobRow], str] | None = None
     found: list[JobStatus] = []
     for row in rows:
         tasks = (known_tasks or {}).get(row.id)
@@ -42,8 +41,8 @@ def job_statuses(
             if any(task.attempt == row.attempt for task in tasks):
                 waiting_for = _starting(tasks, names)
             else:
-                view = view or read_view(connection, now)
-                waiting_for = waiting_reason(view, row)
+                why_waiting = why_waiting or waiting_reasons(connection, now)
+                waiting_for = why_waiting(row)
         found.append(
             JobStatus(
                 job_id=row.id,

@@ -88,7 +88,7 @@ def _fix_accelerator(connection: StoreConnection, fleet: Fleet, job: JobView) ->
             found="; ".join(str(group) for group in seen),
             fix=_how_to_add_workers(job),
         )
-    _refuse_never_provided(connection, job)
+    _refuse_never_provided(connection, fleet, job)
     return kind
 
 
@@ -112,8 +112,10 @@ def _kind_once_seen(seen: list[LargestGroup], job: JobView) -> str | None:
     return None
 
 
-def _refuse_never_provided(connection: StoreConnection, job: JobView) -> None:
-    provided = [frozenset(workers.frameworks_of(row)) for row in workers.all_workers(connection, include_gone=True)]
+def _refuse_never_provided(connection: StoreConnection, fleet: Fleet, job: JobView) -> None:
+    if fleet.provides(job.requires):
+        return
+    provided = workers.ever_provided(connection)
     if any(job.requires <= names for names in provided):
         return
     missing = sorted(job.requires.difference(*provided))

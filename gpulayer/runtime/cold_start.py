@@ -49,7 +49,9 @@ def become_program(message: dict[str, Any], files: list[int]) -> NoReturn:
 
 
 def forget_inherited_signals() -> None:
-    """In the keeper, once: jobs shall not ignore what whatever started the agent ignores."""
+    """In the keeper, once: jobs shall not ignore what whatever started the agent ignores, but what Python does at its start."""
+    for number in PYTHONS_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *PYTHONS_SIGNALS}:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
@@ -62,10 +64,8 @@ def leave_keeper(parent: int) -> None:
         parent: the process that forked this one.
     """
     signal.set_wakeup_fd(-1)
-    for number in KEEPER_SIGNALS:
+    for number in KEEPER_SIGNALS:  # the others are as Python has them at its start
         signal.signal(number, signal.SIG_DFL)
-    for number in PYTHONS_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.setsid()
     end_with_parent(signal.SIGKILL)

@@ -19,6 +19,8 @@ _HEADER = struct.Struct("!IB")  # bytes of JSON, number of files
 _LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024  # an environment and a command line fit many times over
 _READ_BYTES = 256 * 1024
 _MOST_FILES = 16
+_INT = struct.Struct("i")
+_FILES_BYTES = socket.CMSG_LEN(_MOST_FILES * _INT.size)
 # Files that arrive must not leak into processes that are started meanwhile; only Linux does it in one step.
 _CLOSE_ON_EXEC = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
 _DO_NOT_WAIT = _CLOSE_ON_EXEC | int(socket.MSG_DONTWAIT)
@@ -60,14 +62,18 @@ class FrameSocket:
         """
         flags = _CLOSE_ON_EXEC if wait else _DO_NOT_WAIT
         try:
-            data, files, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_FILES, flags)
+            # `socket.recv_fds` drops its flags.
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _FILES_BYTES, flags)
         except BlockingIOError:
             return []
         except ConnectionError:
             return None
-        for file in files:
-            os.set_inheritable(file, False)
-        self._files.extend(files)
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                files = struct.unpack(f"{len(content) // _INT.size}i", content[: len(content) - len(content) % _INT.size])
+                for file in files if not _CLOSE_ON_EXEC else ():
+                    os.set_inheritable(file, False)
+                self._files.extend(files)
         if not data:
             return None
         self._buffer += data

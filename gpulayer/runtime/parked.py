@@ -117,7 +117,8 @@ def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleTyp
     take_place(message)
     if not message["inherits"]:
         os.environ.clear()  # what differs alone would stand in another order than a new program finds
-    os.environ.update(message["env"])
+    for name, value in message["env"].items():
+        os.environ[name] = value
     if _is_set(message["env"].get("PYTHONUNBUFFERED", "")):
         unbuffer_native_output()
     else:

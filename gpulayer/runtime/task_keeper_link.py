@@ -72,14 +72,16 @@ class TaskKeeperLink:
         with self._changed:
             if not (self._parked or self._is_coming or self._is_lost):
                 self._is_coming = True
+                self._refusal = None
                 with contextlib.suppress(OSError):  # it is gone, which is heard in a moment
                     self.connection.send({"op": "park"})
             self._changed.wait_for(lambda: self._parked or self._is_lost or not self._is_coming, _PARK_SECONDS)
             if self._parked:
                 return self._parked.popleft()
-            if self._refusal is not None and not self._is_lost:
-                raise OSError(self._refusal, os.strerror(self._refusal))
-        raise Interrupted("The keeper of this task is gone.")
+            if self._is_lost:
+                raise Interrupted("The keeper of this task is gone.")
+            number = errno.ETIMEDOUT if self._refusal is None else self._refusal
+            raise OSError(number, os.strerror(number))
 
     def without_inherited(self, env: Mapping[str, str]) -> tuple[bool, dict[str, str]]:
         """What has to be added to the environment of a parked process; or all of it, to which the flag is False.

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[list[str], set[str]]] = {
         {"single.cold.embedded", "single.cold.http", "single.warm.http", "burst.cold.http", "burst.warm.http"},
     ),
     "http_calls": ([], {"cpu.urllib3", "cpu.http.client", "cpu.direct", "cpu.transport"}),
-    "import_time": ([], {"import"}),
+    "import_time": ([], {"import", "first_use"}),
     "log_throughput": ([], {"job_slowdown", "job_slowdown.buffered", "ingest"}),
     "long_polls": (["--workers", "10"], {"held", "bytes_each", "wake_one.p99", "wake_one.order.p99"}),
     "responsiveness": ([], {"status.p99", "kernel_echo.p99"}),

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 HEAVY = ["torch", "tornado", "IPython", "ipywidgets", "sqlalchemy", "alembic", "httpx", "msgspec", "click", "rich", "numpy", "asyncio"]
+DEAR = ["typing", "re", "enum", "dataclasses", "collections", "functools", "contextlib"]
+"""Of the standard library, and each some milliseconds of a start that need not have them."""
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -17,6 +19,15 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_import_gpulayer_loads_nothing_heavy() -> None:
     assert loaded_by("import gpulayer").isdisjoint(HEAVY)
+
+
+def test_import_gpulayer_loads_nothing_of_the_standard_library_that_it_can_do_without() -> None:
+    done = subprocess.run([sys.executable, "-I", "-X", "importtime", "-c", "import gpulayer"], check=True, capture_output=True, text=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    bare = subprocess.run([sys.executable, "-I", "-X", "importtime", "-c", "pass"], check=True, capture_output=True, text=True)
+    added = loaded - {line.rpartition("|")[2].strip() for line in bare.stderr.splitlines()}
+    assert "gpulayer" in added
+    assert added.isdisjoint(DEAR), added
 
 
 @pytest.mark.parametrize(

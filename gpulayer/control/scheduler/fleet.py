@@ -42,6 +42,13 @@ class Fleet:
         """Whether any device is free on a worker that takes work."""
         return self._with_room > 0
 
+    def provides(self, requires: frozenset[str]) -> bool:
+        """Whether some worker that takes work provides all this."""
+        if not requires:
+            return any(not worker.draining for worker in self._workers.values())
+        rarest, *others = sorted((self._providing.get(name, _NOBODY) for name in requires), key=len)
+        return any(all(worker_id in other for other in others) for worker_id in rarest)
+
     def put(self, worker: WorkerView) -> None:
         """This worker is there, or is otherwise than before."""
         if self._workers.get(worker.id) == worker:

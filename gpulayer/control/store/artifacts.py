@@ -68,7 +68,7 @@ class ArtifactFiles:
                     path.unlink()
                     self._forget(Digest(path.name))
 
-    def put_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
+    def put_part(self, sha256: Digest, *, offset: int, total_bytes: int, data: bytes | memoryview) -> bool:
         """Write one part; True once the artifact is whole and its digest right. Blocks on the disk.
 
         A part may be sent again, or by a second sender; what is there stays, and only a gap is refused.

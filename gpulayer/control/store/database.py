@@ -176,11 +176,13 @@ class Database:
             group, stopping = self._next_group(look_at - time.monotonic())
             if group:
                 self._in_hand = group
+                changed_before = connection.driver.total_changes
                 committed = _commit_group(connection, group, self._ask)
                 foreign.note_own(committed.change_ids)
                 self._tell_loop(self._deliver, committed)
                 self._in_hand = []
-                if self._commits_unsynced and self._unsynced_since is None:
+                has_changed = connection.driver.total_changes != changed_before
+                if has_changed and self._commits_unsynced and self._unsynced_since is None:
                     self._unsynced_since = time.monotonic()
                 # Kept until the next write, results and requests of the last one would outlive those who asked.
                 del group, committed

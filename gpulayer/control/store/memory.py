@@ -40,10 +40,11 @@ class Memory:
         waiting: the jobs that wait, by demand and then in the order of submission.
         of_host: boot id → workers that are not gone.
         changed: workers about which what the scheduler sees changed since the presence last looked.
+        spoken: workers of which anything was stored since the leases were last looked at, gone ones too; None: any may be one.
         presence: who is there; made, read and kept up to date by `control.presence`.
     """
 
-    __slots__ = ("_queues", "_version", "changed", "held", "is_loaded", "of_host", "presence", "waiting", "workers")
+    __slots__ = ("_queues", "_version", "changed", "held", "is_loaded", "of_host", "presence", "spoken", "waiting", "workers")
 
     def __init__(self) -> None:
         self._version: int | None = None
@@ -57,6 +58,7 @@ class Memory:
         self.waiting: dict[Demand, OrderedDict[int, WaitingJob]] = {}
         self.of_host: dict[str, set[WorkerId]] = {}
         self.changed: set[WorkerId] = set()
+        self.spoken: set[WorkerId] | None = None
         self.presence: Any = None
         self._queues: dict[JobId, tuple[Demand, int]] = {}
 
@@ -81,6 +83,7 @@ class Memory:
 
     def put_worker(self, row: WorkerRow) -> None:
         self.changed.add(row.id)
+        self._note_spoken(row.id)
         before = self.workers.pop(row.id, None) if row.state == rows.GONE else self.workers.get(row.id)
         if before is not None and (row.state == rows.GONE or before.boot_id != row.boot_id):
             of_host = self.of_host[before.boot_id]
@@ -94,6 +97,16 @@ class Memory:
     def hear_worker(self, row: WorkerRow) -> None:
         """As `put_worker`, for a word that changes nothing of what the scheduler sees of a worker that was there before."""
         self.workers[row.id] = row
+        self._note_spoken(row.id)
+
+    def take_spoken(self) -> set[WorkerId] | None:
+        """What `spoken` holds; begins anew."""
+        spoken, self.spoken = self.spoken, set()
+        return spoken
+
+    def _note_spoken(self, worker_id: WorkerId) -> None:
+        if self.spoken is not None:
+            self.spoken.add(worker_id)
 
     def hold(self, worker_id: WorkerId, job_id: JobId, device_ids: list[str]) -> None:
         self.changed.add(worker_id)

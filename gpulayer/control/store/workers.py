@@ -104,6 +104,11 @@ def all_workers(connection: StoreConnection, *, include_gone: bool = False) -> l
     return (rows.WORKERS if include_gone else rows.PRESENT_WORKERS).all(connection)
 
 
+def ever_provided(connection: StoreConnection) -> list[frozenset[str]]:
+    """What workers of this home report, or reported when they were there last: each set of names once."""
+    return [_decode_provided(encoded) for encoded in connection.execute(select(workers.c.frameworks).distinct()).scalars()]
+
+
 def put_worker(connection: StoreConnection, worker_id: WorkerId, **values: Any) -> None:
     """Store a worker, anew or over its earlier registration: all of its columns but the count of renewals."""
     _PUT.run(connection, id=worker_id, **values)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from copy import copy
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,11 +23,13 @@ from gpulayer.settings import ARTIFACT_PART_BYTES
 from gpulayer_server.identity import GPUlayerHandler, either_credential
 
 PIECE_BYTES = 1024 * 1024
-READ_BYTES = PIECE_BYTES
-"""What is asked of the socket at once while a body comes."""
 PART_LIMIT_BYTES = ARTIFACT_PART_BYTES + 64 * 1024
 """A part and some slack for a client that counts in other units."""
 
+READ_HERE_BYTES = 64 * 1024
+"""Less than this mostly lies in the connection's buffer with the head."""
+
+Piece = bytes | memoryview
 _READERS_AND_WRITERS = frozenset({Role.CLIENT, Role.WORKER})
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BYTES = "application/octet-stream"
@@ -47,9 +48,9 @@ class ArtifactHandler(GPUlayerHandler):
     _is_complete = False
     _refusal: GPUlayerError | None = None
     _received_bytes = 0
+    _left_bytes = 0
     _waiting_bytes = 0
     _storing: asyncio.Task[None] | None = None
-    _usual_read_bytes = 0
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler narrows it
         await super().prepare()
@@ -58,24 +59,54 @@ class ArtifactHandler(GPUlayerHandler):
         self.caller = await self.authenticate(Action.EXECUTE, _READERS_AND_WRITERS)
         self._digest = _digest(self.path_kwargs["sha256"])
         self._offset, self._total = self._count("offset"), self._count("total")
-        if int(self.request.headers.get("Content-Length") or 0) > PART_LIMIT_BYTES:
+        length = int(self.request.headers.get("Content-Length") or 0)
+        if length > PART_LIMIT_BYTES:
             self.set_header("Connection", "close")
             raise _part_too_large()
         self._pieces: list[bytes] = []
-        self._read_in_large_pieces()
-
-    def _read_in_large_pieces(self) -> None:
-        """Ask the connection for more at once than the 64 kB of a head, for as long as this body lasts."""
         connection = self.request.connection
-        if isinstance(connection, HTTP1Connection):
-            connection.params = copy(connection.params)  # the server's own are shared by all of its requests
-            connection.params.chunk_size = PIECE_BYTES
-            self._usual_read_bytes, connection.stream.read_chunk_size = connection.stream.read_chunk_size, READ_BYTES
+        # Whoever expects to be told to go on is told so after `prepare`, and sends nothing before.
+        if length > READ_HERE_BYTES and isinstance(connection, HTTP1Connection) and "Expect" not in self.request.headers:
+            await self._receive(connection, length)
 
-    def on_finish(self) -> None:
-        connection = self.request.connection
-        if self._usual_read_bytes and isinstance(connection, HTTP1Connection):
-            connection.stream.read_chunk_size = self._usual_read_bytes
+    async def _receive(self, connection: HTTP1Connection, length: int) -> None:
+        """Take the body from the socket into two pieces of memory in turn: one is filled while the other is stored.
+
+        By way of `data_received` every byte is copied four times on the loop, which takes longer than to receive it.
+        """
+        self._left_bytes = length
+        size = min(PIECE_BYTES, length)
+        filling, storing = bytearray(size), bytearray(size if size < length else 0)
+        try:
+            # Once refused, what is left is the connection's to read and drop.
+            while self._left_bytes and self._refusal is None:
+                piece = memoryview(filling)[: min(size, self._left_bytes)]
+                await self._begin_to_store(piece[: await self._fill(connection, piece)])
+                filling, storing = storing, filling
+            await self._stored()
+        except StreamClosedError:
+            await self._stored()  # the connection learns of it too when it goes on
+        finally:
+            # What the connection is to read when it goes on after `prepare`, whatever this ended with.
+            self.request.headers["Content-Length"] = str(self._left_bytes)
+
+    async def _fill(self, connection: HTTP1Connection, piece: memoryview) -> int:
+        """Fill the piece, or as much of it as comes before the sender goes; at least one byte.
+
+        Raises:
+            StreamClosedError: the sender has gone before that.
+        """
+        filled = 0
+        try:
+            while filled < len(piece):
+                count = await connection.stream.read_into(piece[filled:], partial=True)  # type: ignore[arg-type]  # any buffer will do
+                filled += count
+                self._received_bytes += count
+                self._left_bytes -= count
+        except StreamClosedError:
+            if not filled:
+                raise
+        return filled
 
     async def data_received(self, chunk: bytes) -> None:
         if self.request.method != "PUT" or self._refusal is not None or self._finished:
@@ -87,13 +118,16 @@ class ArtifactHandler(GPUlayerHandler):
         self._pieces.append(chunk)
         self._waiting_bytes += len(chunk)
         if self._waiting_bytes >= PIECE_BYTES:
-            await self._store_piece()
+            await self._store_pieces()
 
-    async def _store_piece(self) -> None:
-        """Begin to store what has come, once what came before it is stored."""
+    async def _store_pieces(self) -> None:
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._waiting_bytes = 0
+        await self._begin_to_store(data)
+
+    async def _begin_to_store(self, data: Piece) -> None:
+        """Begin to store what has come, once what came before it is stored."""
         await self._stored()
         if self._refusal is None:
             self._storing = asyncio.create_task(self._store(data, self._offset))
@@ -104,7 +138,7 @@ class ArtifactHandler(GPUlayerHandler):
             storing, self._storing = self._storing, None
             await storing
 
-    async def _store(self, data: bytes, offset: int) -> None:
+    async def _store(self, data: Piece, offset: int) -> None:
         try:
             self._is_complete = await self.host.control_plane.put_artifact_part(
                 self._digest, offset=offset, total_bytes=self._total, data=data
@@ -115,7 +149,7 @@ class ArtifactHandler(GPUlayerHandler):
     @either_credential(Action.EXECUTE, _READERS_AND_WRITERS)
     async def put(self, sha256: str) -> None:  # noqa: ARG002 (taken in `prepare`)
         if self._refusal is None and (self._pieces or not self._received_bytes):
-            await self._store_piece()
+            await self._store_pieces()
         await self._stored()
         if self._refusal is not None:
             raise self._refusal

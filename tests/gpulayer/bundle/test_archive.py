@@ -106,6 +106,15 @@ def test_a_file_that_becomes_shorter_is_told_of(tmp_path: Path, monkeypatch: pyt
 def test_no_file_is_opened_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`os.open` is text on Windows where O_BINARY is not asked for: line ends change, and Ctrl-Z ends the file."""
     (tmp_path / "file").write_bytes(b"a\r\nb\x1ac\n")
-    monkeypatch.delattr(os, "open")
+    binary, opened = 1 << 30, []
+    really_open = os.open
+
+    def open_on_windows(path: str | Path, flags: int) -> int:
+        opened.append(flags)
+        return really_open(path, flags & ~binary)
+
+    monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
+    monkeypatch.setattr(os, "open", open_on_windows)
     Bundle({"file": tmp_path / "file"}).write(tmp_path / "a.tar")
+    assert [flags & binary for flags in opened] == [binary]
     assert b"a\r\nb\x1ac\n" in (tmp_path / "a.tar").read_bytes()

@@ -12,6 +12,7 @@ from support.raw_server import plain_answer, raw_server, read_request, reset
 from gpulayer.client import exchange
 from gpulayer.client.connection import Connection
 from gpulayer.client.exchange import HttpRequest, NoAnswer, Trouble
+from gpulayer.client.http_answer import READ_BYTES
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: h\r\n\r\n"
 BODY = b"0123456789" * 10
@@ -58,6 +59,13 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n" + BODY 
         ([b"HTTP/1.1 200 OK\r\n\r\n" + BODY], False),
         ([b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n" + BODY], False),
         ([b"HTTP/1.1 100 Continue\r\n\r\n" + plain_answer(BODY)], True),
+        ([b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + plain_answer(BODY)], True),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\nHTT", plain_answer(BODY)[3:]], True),
+        ([b"HTTP/1.1 103 Early Hints\r\n\r\n" + CHUNKED], True),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64;name=x\r\n" + BODY + b"\r\n0\r\nX-Trailer: y\r\n\r\n"], True),
+        ([CHUNKED[: CHUNKED.index(BODY)], BODY[:1], BODY[1:], b"\r", b"\n0\r\n\r", b"\n"], True),
+        ([plain_answer(BODY, *[f"X-{number}: {'x' * 1000}" for number in range(60)])], True),
+        ([b"HTTP/1.1 200\r\nContent-Length: 100\r\n\r\n" + BODY], True),
         ([b"HTTP/1.1 200 OK\r\nX-Folded: one\r\n two\r\nContent-Length: 100\r\n\r\n" + BODY], True),
         ([b"HTTP/1.1 200 \r\ncontent-LENGTH:100\r\n\r\n" + BODY], True),
     ],
@@ -66,6 +74,31 @@ def test_every_shape_of_answer_is_read(pieces, keeps):
     with raw_server(answers(*pieces)) as server:
         status, _, content, kept = ask(server.host, server.port)
     assert (status, content, kept) == (200, BODY, keeps)
+
+
+def test_a_large_body_comes_in_pieces_that_are_full():
+    body = bytes(range(256)) * 4096
+    size = 3 * READ_BYTES + 5
+    with raw_server(answers(*[plain_answer(body)[start : start + 70_001] for start in range(0, len(body) + 100, 70_001)])) as server:
+        connection = Connection(server.host, server.port, None)
+        connection.open()
+        answer = connection.ask(HttpRequest("GET", "/x", {}, None, 5.0), b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        pieces = list(answer.pieces(size))
+        connection.close()
+    assert b"".join(pieces) == body
+    assert [len(piece) for piece in pieces[1:-1]] == [size] * len(pieces[1:-1])
+    assert answer.keeps
+
+
+def test_a_large_body_that_is_cut_is_said_to_be():
+    with raw_server(answers(plain_answer(bytes(10 * READ_BYTES))[:-1])) as server:
+        connection = Connection(server.host, server.port, None)
+        connection.open()
+        answer = connection.ask(HttpRequest("GET", "/x", {}, None, 5.0), b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        with pytest.raises(NoAnswer) as raised:
+            list(answer.pieces(4 * READ_BYTES))
+        connection.close()
+    assert (raised.value.trouble, answer.keeps) == (Trouble.CUT, False)
 
 
 def test_names_of_headers_are_in_lower_case():
@@ -81,7 +114,14 @@ def test_a_head_has_no_body_whatever_it_says_of_it(answer):
     assert (content, keeps) == (b"", True)
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 304 Not Modified\r\n\r\n"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 304 Not Modified\r\n\r\n",
+        b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n",
+    ],
+)
 def test_an_answer_without_content_ends_with_its_head(answer):
     with raw_server(answers(answer)) as server:
         assert ask(server.host, server.port)[2:] == (b"", True)
@@ -98,6 +138,10 @@ def test_an_answer_without_content_ends_with_its_head(answer):
         [b"SSH-2.0-OpenSSH_9.6\r\n\r\n"],
         [b"HTTP/1.1 two hundred\r\n\r\n"],
         [b"HTTP/1.1 200 OK\r\n" + b"X: " + b"x" * 200_000],
+        [b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000 + b"\r\n"],
+        [b"HTTP/1.1 2000 OK\r\nContent-Length: 100\r\n\r\n" + BODY],
+        [b"HTTP/1.1 103 Early Hints\r\n\r\n"],
+        [b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100 + plain_answer(BODY)],
     ],
 )
 def test_an_answer_that_is_cut_or_none_is_said_to_be(pieces):

@@ -24,6 +24,7 @@ class Counted:
     @classmethod
     async def of(cls, plane):
         counted = cls()
+        plane._monitor.cancel()  # a look at the leases is a transaction too
         await plane._database.write(lambda c: c.driver.set_trace_callback(counted.note))
         counted.clear()
         return counted

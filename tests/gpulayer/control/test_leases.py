@@ -20,9 +20,9 @@ class Home:
         assert self.look() == []
 
     def look(self):
-        return self.book.lost(
-            [Lease(worker_id="w", boot=self.boot, renewals=self.renewals, busy=self.busy, last_seen_at=self.last_seen_at)]
-        )
+        self.book.begin()
+        self.book.take([Lease(worker_id="w", boot=self.boot, renewals=self.renewals, last_seen_at=self.last_seen_at)])
+        return self.book.over({"w"} if self.busy else ())
 
     def speak(self):
         self.renewals += 1
@@ -98,3 +98,61 @@ def test_another_boot_starts_a_lease_of_its_own():
 def test_an_idle_worker_is_judged_by_whoever_watches():
     home = Home(busy=False, heard=False)
     assert IDLE_LEASE_SECONDS <= home.silence() <= IDLE_LEASE_SECONDS + LEASE_CHECK_SECONDS
+
+
+def leases(*worker_ids, renewals=1):
+    return [Lease(worker_id=worker_id, boot=f"boot-{worker_id}", renewals=renewals, last_seen_at=0.0) for worker_id in worker_ids]
+
+
+def look(book, *, taken=(), busy=()):
+    book.begin()
+    book.take(taken)
+    return [lease.worker_id for lease in book.over(busy)]
+
+
+def test_only_who_spoke_has_to_be_taken():
+    clock = FakeClock()
+    book = LeaseBook(clock)
+    assert look(book, taken=leases("a", "b", "c")) == []
+    for renewals in range(2, 2 + int(IDLE_LEASE_SECONDS / LEASE_CHECK_SECONDS)):
+        clock.advance(LEASE_CHECK_SECONDS)
+        assert look(book, taken=leases("b", renewals=renewals)) == []
+    clock.advance(LEASE_CHECK_SECONDS)
+    assert look(book) == ["a", "c"]
+    book.begin()
+    book.forget(["a"])
+    book.keep_only({"b"})
+    assert book.over(()) == []
+
+
+def test_a_busy_worker_behind_idle_ones_is_judged_by_its_own_lease():
+    clock = FakeClock()
+    book = LeaseBook(clock)
+    for worker_id in "abc":
+        book.hear(f"boot-{worker_id}")
+    look(book, taken=leases("a", "b", "c"))
+    for _ in range(int(BUSY_LEASE_SECONDS / LEASE_CHECK_SECONDS)):
+        clock.advance(LEASE_CHECK_SECONDS)
+        assert look(book, busy=["c"]) == []
+    clock.advance(LEASE_CHECK_SECONDS)
+    assert look(book, busy=["c"]) == ["c"]
+
+
+def test_a_look_that_did_not_end_has_the_next_take_everything():
+    book = LeaseBook(FakeClock())
+    assert not book.is_current
+    look(book, taken=leases("a"))
+    assert book.is_current
+    book.begin()
+    assert not book.is_current
+
+
+def test_a_boot_that_is_watched_no_more_is_not_heard_any_more_but_one_that_spoke_meanwhile_is():
+    book = LeaseBook(FakeClock())
+    for boot in ("boot-a", "refused"):
+        book.hear(boot)
+    book.begin()
+    book.hear("late")
+    book.take(leases("a"))
+    book.over(())
+    assert book.heard() == {"boot-a", "late"}

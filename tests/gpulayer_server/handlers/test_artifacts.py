@@ -1,6 +1,7 @@
 """Artifacts through the HTTP interface: parts, resuming, refusals, streaming."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES, PIECE_BYTES, ArtifactHandler
-from support.hosted import NO_TOKEN, Hosted, leave
+from gpulayer_server.handlers.artifacts import PART_LIMIT_BYTES, PIECE_BYTES, READ_HERE_BYTES
+from support.hosted import Hosted, leave
 
 from gpulayer.errors import Conflict, InvalidSpec, TooLarge, UnknownArtifact, decode_error
 from gpulayer.protocol import Digest
@@ -127,22 +128,86 @@ async def test_a_part_is_stored_in_large_pieces_one_after_the_other(hosted: Host
     assert set(at_once) == {1}
 
 
-async def test_a_connection_reads_as_before_once_a_part_has_come(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = os.urandom(1000)
-    read_bytes = []
-    finish = ArtifactHandler.on_finish
+def put_head(hosted: Hosted, data: bytes, *further: str, offset: int = 0, token: str | None = None) -> bytes:
+    lines = [
+        f"PUT {hosted.base_url}{where(data)}?offset={offset}&total={len(data)} HTTP/1.1",
+        f"Host: 127.0.0.1:{hosted.port}",
+        f"Authorization: Bearer {token or hosted.client_token}",
+        *further,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
 
-    def on_finish(self: ArtifactHandler) -> None:
-        stream = self.request.connection.stream  # type: ignore[union-attr]
-        read_bytes.append(stream.read_chunk_size)
-        finish(self)
-        read_bytes.append(stream.read_chunk_size)
 
-    monkeypatch.setattr(ArtifactHandler, "on_finish", on_finish)
+async def answer_to(reader: asyncio.StreamReader) -> tuple[int, dict]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+    return int(head.split()[1]), json.loads(await reader.readexactly(length))
+
+
+async def test_a_refused_part_leaves_the_connection_in_step(hosted: Hosted) -> None:
+    data = os.urandom(3 * PIECE_BYTES + 5)
+    reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+    async with asyncio.timeout(10):
+        writer.write(put_head(hosted, data, f"Content-Length: {len(data) - 5}", offset=5) + data[5:])  # a gap, found with the first piece
+        assert (await answer_to(reader))[0] == Conflict.http_status
+        writer.write(put_head(hosted, data, f"Content-Length: {len(data)}") + data)
+        assert await answer_to(reader) == (200, {"complete": True, "offset": len(data)})
+    await leave(writer)
+
+
+async def test_a_part_that_the_disk_refuses_is_answered(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = os.urandom(3 * PIECE_BYTES + 5)
+
+    async def is_full(sha256: Digest, *, offset: int, total_bytes: int, data: bytes) -> bool:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hosted.host.control_plane, "put_artifact_part", is_full)
+        reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+        async with asyncio.timeout(10):
+            writer.write(put_head(hosted, data, f"Content-Length: {len(data)}") + data)
+            assert (await answer_to(reader))[0] == 500
+            with contextlib.suppress(ConnectionResetError):  # nobody takes what is left of the body for a request
+                assert await reader.read() == b""
+        await leave(writer)
     assert (await put(hosted, data, 0, data)).code == 200
-    assert (await put(hosted, data, 0, b"", token=NO_TOKEN)).code == 401
-    usual = 64 * 1024
-    assert read_bytes == [PIECE_BYTES, usual, usual, usual]
+
+
+async def test_bodies_of_every_shape(hosted: Hosted) -> None:
+    async with asyncio.timeout(10):
+        for size in (READ_HERE_BYTES, READ_HERE_BYTES + 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES):
+            data = os.urandom(size)
+            whole = (200, {"complete": True, "offset": size})
+            reader, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+            writer.write(put_head(hosted, data, f"Content-Length: {size}", "Expect: 100-continue"))
+            assert await reader.readline() == b"HTTP/1.1 100 (Continue)\r\n"
+            await reader.readline()
+            writer.write(data)
+            assert await answer_to(reader) == whole
+            other = data[::-1]
+            writer.write(put_head(hosted, other, "Transfer-Encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (size, other))
+            assert await answer_to(reader) == whole
+            third = data[1:] + data[:1]
+            writer.write(put_head(hosted, third, f"Content-Length: {size}") + third)
+            assert await answer_to(reader) == whole
+            await leave(writer)
+            for one in (data, other, third):
+                assert (await hosted.fetch("GET", where(one))).body == one
+
+
+async def test_what_came_before_a_cut_is_kept(hosted: Hosted) -> None:
+    data = os.urandom(3 * PIECE_BYTES)
+    sent = PIECE_BYTES + 1000
+    _, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+    writer.write(put_head(hosted, data, f"Content-Length: {len(data)}") + data[:sent])
+    await writer.drain()
+    await leave(writer)
+    stored = 0
+    async with asyncio.timeout(10):
+        while stored < sent:
+            answer = await put(hosted, data, len(data), b"")
+            stored = decode_error(json.loads(answer.body)).details["offset"]
+    assert stored == sent
 
 
 async def test_the_disk_is_asked_off_the_loop(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,3 +84,14 @@ def test_one_decision_looks_at_no_more_workers_than_it_needs():
         for one in asked:
             assert fleet.place_job(one) is not None
     assert looks.call_count < 20
+
+
+def test_what_is_provided_is_asked_of_one_worker_that_takes_work():
+    fleet = Fleet([worker("a", provides=["torch"], cpu=1), worker("b", provides=["jax"], cpu=1)])
+    fleet.put(worker("c", provides=["torch", "jax"], draining=True, cpu=1))
+    assert fleet.provides(frozenset({"torch"}))
+    assert fleet.provides(frozenset())
+    assert not fleet.provides(frozenset({"torch", "jax"}))
+    assert not fleet.provides(frozenset({"tensorflow"}))
+    fleet.put(worker("c", provides=["torch", "jax"], cpu=1))
+    assert fleet.provides(frozenset({"torch", "jax"}))
