@@ -59,14 +59,13 @@ class ClientCalls(OpenHome):
         if missing is not None:
             raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {missing}", fix="Upload it first.")
 
-        def change(c: StoreConnection) -> tuple[JobStatus, bool]:
+        def change(c: StoreConnection) -> JobStatus:
             status = submitting.submit_job(c, now, request=request, owner=caller.user)
-            return status, jobs.job_topic(status.job_id) in c.emitted
+            if jobs.job_topic(status.job_id) in c.emitted:  # not where the same request came before
+                self._quiet_jobs.add(status.job_id)
+            return status
 
-        status, is_stored_by_this = await self._database.write(change)
-        if is_stored_by_this:
-            self._quiet_jobs.add(status.job_id)
-        return status
+        return await self._database.write(change)
 
     async def wait_job(self, *, job_id: JobId, wait: float = 0.0, after_revision: int | None = None) -> JobStatus:
         """A job's record, held until it is terminal or, with `after_revision`, newer than that."""

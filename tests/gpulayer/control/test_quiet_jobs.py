@@ -52,6 +52,27 @@ def test_who_waits_for_a_quiet_job_is_answered_without_a_read(tmp_path):
     run(check())
 
 
+def test_a_job_is_quiet_before_anybody_can_hear_of_its_end(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            write, found = plane._database.write, []
+
+            def looked_at(change):
+                def changed(connection):
+                    status = change(connection)
+                    found.append(status.job_id in plane._quiet_jobs)
+                    return status
+
+                return write(changed)
+
+            plane._database.write = looked_at
+            await submit(plane)
+            plane._database.write = write
+            assert found == [True]
+
+    run(check())
+
+
 def test_a_request_that_is_repeated_makes_no_job_quiet(tmp_path):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:
