@@ -83,6 +83,8 @@ class Channel:
         """Hear peers for this user, until `rest`."""
         with self._lock:
             self._user = user
+            if self._has_failed:
+                user.on_fault(OSError("the channel failed while nobody listened"))
 
     def rest(self) -> bool:
         """Hang up on everybody, also on those who have not been heard yet; False where the channel is good for no other user."""

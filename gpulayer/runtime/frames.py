@@ -34,6 +34,8 @@ class FrameSocket:
         self._send_lock = threading.Lock()
         self._buffer = bytearray()
         self._files: list[int] = []
+        self.was_reset = False
+        """The other end went with something unread that was sent to it."""
         self._waiting: deque[dict[str, Any]] = deque()
 
     def fileno(self) -> int:
@@ -67,6 +69,7 @@ class FrameSocket:
         except BlockingIOError:
             return []
         except ConnectionError:
+            self.was_reset = True
             return None
         for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

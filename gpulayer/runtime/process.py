@@ -246,7 +246,7 @@ class Keeper:
         """A task is through: its keeper serves another if it has nothing left of this one."""
         is_free = False
         try:
-            is_free = task_keeper.channel.rest() and task.is_empty
+            is_free = task_keeper.channel.rest() and task.is_empty and not task_keeper.is_stuck
         finally:
             if not (is_free and self._keep(task_keeper)):
                 task_keeper.connection.shutdown()

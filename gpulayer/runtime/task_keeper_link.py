@@ -55,6 +55,8 @@ class TaskKeeperLink:
         self._environment = list(environment.items())
         self.task: Task | None = None
         """None while it is a spare."""
+        self.is_stuck = False
+        """It has not parked a process when it should have: it serves no other task."""
         self._changed = threading.Condition()
         self._parked: deque[ParkedProcess] = deque()
         self._is_coming = IS_LINUX  # a parked process: it parks one as it starts
@@ -80,6 +82,7 @@ class TaskKeeperLink:
                 return self._parked.popleft()
             if self._is_lost:
                 raise Interrupted("The keeper of this task is gone.")
+            self.is_stuck = self._refusal is None
             number = errno.ETIMEDOUT if self._refusal is None else self._refusal
             raise OSError(number, os.strerror(number))
 
@@ -131,6 +134,7 @@ class TaskKeeperLink:
                 parked = ParkedProcess(message["pid"], FrameSocket(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=files[0])))
                 with self._changed:
                     self._is_coming = False
+                    self._given_up.discard(parked.pid)  # that was another process of this number
                     self._parked.append(parked)
                     self._changed.notify_all()
             case "parked":  # the kernel drops a file that comes while this process has as many open as it may

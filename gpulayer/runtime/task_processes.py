@@ -134,8 +134,13 @@ class TaskProcesses:
             with self._lock:
                 self._running.add(parked.pid)
                 self._starting[parked.pid] = parked.connection
+            # More than fits into the socket waits for a reader, who may have been stopped: nothing is heard here meanwhile.
+            parked.connection.set_timeout(START_SECONDS)
             try:
                 parked.connection.send(message, (stdout, stderr))
+                parked.connection.set_timeout(None)
+            except TimeoutError as error:  # it counts as running, so that it is ended
+                raise StartFailed(f"the process has not taken its task within {START_SECONDS:g} s; was it stopped?") from error
             except OSError:  # somebody has killed it: another
                 with self._lock:
                     self._running.discard(parked.pid)
@@ -163,6 +168,8 @@ class TaskProcesses:
                     raise StartFailed(f"{message['at']}: {os.strerror(message['errno'])}")
                 self.cold_reason = message["why"]
         self._forget_start(pid)
+        if connection.was_reset:
+            raise StartFailed("it was killed before it began")
         return True
 
     def when_started(self, pid: int, call: Callable[[], None]) -> None:

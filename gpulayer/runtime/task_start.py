@@ -94,7 +94,7 @@ class TaskStart:
 
     def describe(self, outcome: RankOutcome) -> RankOutcome:
         """The outcome, with how its process started."""
-        if self._is_distributed or self.pid is None:
+        if self._is_distributed or not self._is_done:
             return outcome
         reason = self._cold_reason()
         is_warm = self._start.form is not None and reason is None
