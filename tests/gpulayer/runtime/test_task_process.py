@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from support.runtime import WatchedProcess, rank_argv, start_task
 from gpulayer.runtime.channel import Channel
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.task_keeper_link import TaskKeeperLink
 from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.runtime.task_processes import TaskProcesses
 
@@ -445,3 +447,38 @@ def test_what_a_job_writes_to_the_channel_harms_nobody(keeper, tmp_path):
         """
     result = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv()).result(30)
     assert result.failure.error.message == "and this one is heard"
+
+
+@pytest.mark.parametrize("who", ["we", "somebody"])
+def test_a_process_that_ends_before_it_begins_is_told_as_no_start(tmp_path, monkeypatch, who):
+    keeper = Keeper.start()
+    parked = []
+    take = TaskKeeperLink.take_parked
+
+    def take_stopped(link):
+        parked.append(take(link))
+        os.kill(parked[-1].pid, signal.SIGSTOP)
+        return parked[-1]
+
+    monkeypatch.setattr(TaskKeeperLink, "take_parked", take_stopped)
+    launched = threading.Event()
+    launch = TaskProcesses.launch
+    monkeypatch.setattr(TaskProcesses, "launch", lambda self, *words, **options: (launch(self, *words, **options), launched.set())[0])
+    task = start_task(keeper, tmp_path, {"main.py": "print('ran')"}, argv=rank_argv())
+    assert launched.wait(10)
+    if who == "we":
+        task.process.stop("kill")
+    else:
+        os.kill(parked[0].pid, signal.SIGKILL)
+    result = task.result(30)
+    assert not task.events.started.is_set()
+    assert task.events.text() == ""
+    assert result.ranks[0].start is None
+    if who == "we":
+        assert result.state == "cancelled"
+    else:
+        assert (result.failure.reason, result.failure.message) == (
+            "start",
+            "The process could not be started: it was killed before it began.",
+        )
+    keeper.close()
