@@ -154,7 +154,9 @@ class TaskProcess:
             self._processes.when_started(self._start.pid, lambda: self._inbox.put(self._handle_lasting))
 
     def _handle_stuck_start(self) -> None:
-        self._give_up("start", f"The process could not be started: it has not begun within {START_SECONDS:g} s. Was it stopped?")
+        self._give_up(
+            "start", f"The process could not be started: it has not begun within {START_SECONDS:g} s, as if somebody had stopped it."
+        )
 
     def _confirm_start(self) -> bool:
         """Whether the first process runs, or has run; one that could not ends the attempt."""
@@ -232,7 +234,7 @@ class TaskProcess:
             rank.hung_up = True
 
     def _handle_exit(self, ended: ProcessExit, *, from_launcher: bool) -> None:
-        if ended.pid == self._start.pid and not self._confirm_start():
+        if ended.pid == self._start.pid and not self._confirm_start() and self._start.has_failed:
             return
         rank = self._ranks.find_pid(ended.pid)
         if rank is not None:

@@ -70,7 +70,6 @@ class TaskProcesses:
         self._starting: dict[int, FrameSocket] = {}
         self._watched: set[int] = set()
         self._ended = threading.Event()
-        self._lost = threading.Event()
         self._ending = False  # the task keeper kills what it has; `on_lost` follows when it is done
 
     @property
@@ -140,7 +139,9 @@ class TaskProcesses:
                 parked.connection.send(message, (stdout, stderr))
                 parked.connection.set_timeout(None)
             except TimeoutError as error:  # it counts as running, so that it is ended
-                raise StartFailed(f"the process has not taken its task within {START_SECONDS:g} s; was it stopped?") from error
+                raise StartFailed(
+                    f"the process for it has not read what to become within {START_SECONDS:g} s, as if somebody had stopped it"
+                ) from error
             except OSError:  # somebody has killed it: another
                 with self._lock:
                     self._running.discard(parked.pid)
@@ -254,6 +255,5 @@ class TaskProcesses:
 
     def lose(self) -> None:
         """Note that the task keeper is gone."""
-        self._lost.set()
         self._ended.set()
         self._on_lost()

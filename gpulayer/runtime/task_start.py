@@ -34,7 +34,9 @@ class TaskStart:
         self._is_distributed = isinstance(plan.spec, DistributedJob)
         self._start = start_of(plan, keeper.python, keeper.environment)
         self._processes: TaskProcesses | None = None
-        self._is_done = self._has_failed = False
+        self._is_done = False
+        self.has_failed = False
+        """No process runs, or has run."""
         self.pid: int | None = None
         """None until there is a process."""
         self.launched_at = 0.0
@@ -79,13 +81,13 @@ class TaskStart:
         Raises:
             StartFailed: naming what failed and why; the process is gone.
         """
-        if self._has_failed or self._processes is None or self.pid is None:
+        if self.has_failed or self._processes is None or self.pid is None:
             return False
         try:
             if not self._processes.is_started(self.pid):
                 return False
         except StartFailed:
-            self._has_failed = True
+            self.has_failed = True
             raise
         if not self._is_done and (reason := self._cold_reason()) is not None:
             _log.info("task %s starts as a new program: %s", self._plan.task_id, reason)

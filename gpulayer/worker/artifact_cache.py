@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gpulayer.client.artifact_file import file_digest
 from gpulayer.errors import Conflict
 from gpulayer.protocol import Digest
 
@@ -39,7 +39,7 @@ class ArtifactCache:
         path = self._folder / sha256[:2] / sha256
         with self._alone(sha256):
             if path.exists():
-                if file_digest(path) == sha256:
+                if file_digest(path)[0] == sha256:
                     return path
                 path.unlink(missing_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -51,7 +51,7 @@ class ArtifactCache:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="fetch-") as folder:
             fetched = Path(folder) / sha256
             self._fetch(sha256, fetched)
-            found = file_digest(fetched)
+            found, _ = file_digest(fetched)
             if found != sha256:
                 raise Conflict("An artifact arrived damaged.", asked=sha256, found=found)
             with fetched.open("rb") as file:
@@ -73,9 +73,3 @@ class ArtifactCache:
                     del self._fetching[sha256]
                 else:
                     self._fetching[sha256] = (lock, users - 1)
-
-
-def file_digest(path: Path) -> Digest:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return Digest(hashlib.file_digest(file, "sha256").hexdigest())

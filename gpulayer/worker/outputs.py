@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from gpulayer.client.artifact_file import file_digest
 from gpulayer.protocol import Digest, OutputFile
-from gpulayer.worker.artifact_cache import file_digest
 
 _THREADS = 4
 _NAMED = 20
@@ -182,8 +182,7 @@ class OutputStore:
                 self._changed.notify_all()
 
     def _store_one(self, path: str, file: Path) -> None:
-        size = file.stat().st_size
-        sha256 = file_digest(file)
+        sha256, size = file_digest(file)
         with self._changed:
             self._hashed.append(OutputFile(path=path, sha256=sha256, size_bytes=size))
             if sha256 in self._begun:

@@ -6,7 +6,7 @@ import errno
 import os
 import select
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -30,6 +30,13 @@ class Task:
 
     def lose(self) -> None:
         raise AssertionError("the keeper's part")
+
+
+@pytest.fixture
+def taking():
+    """A thread that takes what is parked, while its link is heard here."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -75,49 +82,37 @@ def test_what_is_parked_is_given_out_in_order_and_spoken_to(played):
         end.close()
 
 
-def test_one_that_is_announced_already_is_waited_for_and_not_asked_for(played):
+def test_one_that_is_announced_already_is_waited_for_and_not_asked_for(played, taking):
     link, task_keeper = played
-    taken = []
-    taking = threading.Thread(target=lambda: taken.append(link.take_parked()))
-    taking.start()
+    waiting = taking.submit(link.take_parked)
     end = park(task_keeper, 11)
     link.receive()
-    taking.join()
-    assert [parked.pid for parked in taken] == [11]
-    taken[0].connection.close()
+    parked = waiting.result(10)
+    assert parked.pid == 11
+    parked.connection.close()
     end.close()
     assert task_keeper.receive(wait=False) == []
     # The next one is not on its way.
-    taking = threading.Thread(target=lambda: taken.append(link.take_parked()))
-    taking.start()
+    waiting = taking.submit(link.take_parked)
     assert task_keeper.receive_one() == {"op": "park"}
     end = park(task_keeper, 12)
     link.receive()
-    taking.join()
-    assert taken[1].pid == 12
-    taken[1].connection.close()
+    parked = waiting.result(10)
+    assert parked.pid == 12
+    parked.connection.close()
     end.close()
 
 
-def test_a_fork_that_failed_is_said_and_tried_again(played):
+def test_a_fork_that_failed_is_said_and_tried_again(played, taking):
     link, task_keeper = played
     task_keeper.send({"event": "park_failed", "errno": errno.EAGAIN})
     link.receive()
-    failed = []
-
-    def take() -> None:
-        try:
-            link.take_parked()
-        except OSError as error:
-            failed.append(error.errno)
-
-    taking = threading.Thread(target=take)
-    taking.start()
+    waiting = taking.submit(link.take_parked)
     assert task_keeper.receive_one() == {"op": "park"}
     task_keeper.send({"event": "park_failed", "errno": errno.ENOMEM})
     link.receive()
-    taking.join()
-    assert failed == [errno.ENOMEM]
+    with pytest.raises(OSError, match=os.strerror(errno.ENOMEM)):
+        waiting.result(10)
 
 
 def test_the_end_of_what_was_never_told_anything_is_nobodys(played):
@@ -136,44 +131,26 @@ def test_the_end_of_what_was_never_told_anything_is_nobodys(played):
     other.close()
 
 
-def test_a_task_keeper_that_goes_interrupts_who_waits(played):
+def test_a_task_keeper_that_goes_interrupts_who_waits(played, taking):
     link, task_keeper = played
-    raised = []
-
-    def take() -> None:
-        try:
-            link.take_parked()
-        except Interrupted as error:
-            raised.append(error)
-
-    taking = threading.Thread(target=take)
-    taking.start()
+    waiting = taking.submit(link.take_parked)
     task_keeper.shutdown()
     assert not link.receive()
     link.lose()
-    taking.join()
-    assert len(raised) == 1
+    with pytest.raises(Interrupted):
+        waiting.result(10)
 
 
-def test_a_file_that_was_dropped_on_the_way_is_a_fork_that_failed(played, monkeypatch):
+def test_a_file_that_was_dropped_on_the_way_is_a_fork_that_failed(played, taking):
     link, task_keeper = played
-    raised = []
-
-    def take() -> None:
-        try:
-            link.take_parked()
-        except OSError as error:
-            raised.append(error.errno)
-
     task_keeper.send({"event": "park_failed", "errno": errno.EAGAIN})
     hear(link, lambda: not link._is_coming)
-    taking = threading.Thread(target=take)
-    taking.start()
+    waiting = taking.submit(link.take_parked)
     assert task_keeper.receive_one() == {"op": "park"}
     task_keeper.send({"event": "parked", "pid": 11})
     hear(link, lambda: not link._is_coming)
-    taking.join()
-    assert raised == [errno.EMFILE]
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        waiting.result(10)
 
 
 def test_a_task_keeper_that_does_not_answer_is_not_waited_for_for_ever(played, monkeypatch):

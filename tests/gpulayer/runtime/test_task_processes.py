@@ -88,7 +88,7 @@ def test_a_stopped_process_does_not_hold_up_a_word_that_is_larger_than_its_socke
     stop_parked(task)
     monkeypatch.setattr(task_processes, "START_SECONDS", 1.0)
     env = {f"LARGE_{number}": "x" * 100_000 for number in range(10)}
-    with pytest.raises(StartFailed, match="was it stopped"):
+    with pytest.raises(StartFailed, match="has not read what to become within 1 s"):
         task.launch(["true"], **{**OPTIONS, "env": env})
     assert task.end()
     task.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpulayer.client.artifact_file import file_digest
 from gpulayer.errors import InternalError, InvalidSpec
-from gpulayer.worker.artifact_cache import file_digest
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
 from gpulayer.worker.workspace import Workspace
 
@@ -112,7 +112,7 @@ def test_each_content_is_stored_once(tmp_path: Path) -> None:
     assert store.store(_files(tmp_path, {f"{number:03}": str(number % 10) for number in range(100)}))
     assert len(put) == 10
     assert [file.path for file in store.stored] == [f"{number:03}" for number in range(100)]
-    assert store.stored[0].sha256 == file_digest(tmp_path / "000")
+    assert store.stored[0].sha256 == file_digest(tmp_path / "000")[0]
 
 
 def test_files_are_stored_side_by_side(tmp_path: Path) -> None:
