@@ -8,7 +8,21 @@ import sys
 from pathlib import Path
 
 NOT_BENCHMARKS = frozenset(
-    {"all", "bare_server", "dispatch_stages", "embedded", "load", "peer_tasks", "peers", "raw_calls", "report", "served", "table"}
+    {
+        "all",
+        "bare_server",
+        "dispatch_stages",
+        "embedded",
+        "load",
+        "peer_tasks",
+        "peers",
+        "raw_calls",
+        "report",
+        "served",
+        "startup_rank",
+        "startup_runs",
+        "table",
+    }
 )
 FOLDER = Path(__file__).parent
 

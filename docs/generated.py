@@ -170,6 +170,8 @@ def commands(root: click.Command = cli, path: str = "gpulayer") -> Iterator[tupl
     if not isinstance(root, click.Group):
         yield path, root
         return
+    if root.invoke_without_command:
+        yield path, root
     context = click.Context(root)
     for name in root.list_commands(context):
         child = root.get_command(context, name)

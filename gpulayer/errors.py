@@ -225,8 +225,8 @@ class InternalError(GPUlayerError):
 class JobFailed(GPUlayerError):
     """A job that ended badly.
 
-    `details` holds the job's id, its state and, where there was one, the failure's fields (see `protocol.Failure`) and the
-    guilty rank's traceback.
+    `details` holds the job's id, its state, how each rank ended with what it was doing (`ranks`: see `protocol.RankOutcome`)
+    and, where there was one, the failure's fields (see `protocol.Failure`) and the guilty rank's traceback.
     """
 
     code = "job_failed"

@@ -60,6 +60,16 @@ SETTINGS: tuple[Setting, ...] = (
         help="`cold` on a worker starts every Python job as a new program and none in a parked interpreter.",
     ),
     Setting(
+        name="GPULAYER_WARM",
+        default="first",
+        help="When a worker imports torch for ranks that start warm: `first` for the first such job, `ahead` as it starts, `never`.",
+    ),
+    Setting(
+        name="GPULAYER_PRELOAD",
+        default="",
+        help="Modules that ranks which start warm have imported besides torch, with commas between their names.",
+    ),
+    Setting(
         name="GPULAYER_SYNCHRONOUS",
         default="normal",
         help=(
@@ -128,6 +138,23 @@ def start_mode() -> Literal["auto", "cold"]:
     if chosen not in ("auto", "cold"):
         raise ValueError(f"GPULAYER_START is {chosen!r}; it may be 'auto' or 'cold'.")
     return "cold" if chosen == "cold" else "auto"
+
+
+def warm_mode() -> Literal["first", "ahead", "never"]:
+    """When a worker imports torch for the ranks that start warm.
+
+    Raises:
+        ValueError: GPULAYER_WARM is none of these.
+    """
+    chosen = os.environ.get("GPULAYER_WARM") or "first"
+    if chosen not in ("first", "ahead", "never"):
+        raise ValueError(f"GPULAYER_WARM is {chosen!r}; it may be 'first', 'ahead' or 'never'.")
+    return "ahead" if chosen == "ahead" else "never" if chosen == "never" else "first"
+
+
+def preload() -> tuple[str, ...]:
+    """Modules that ranks which start warm have imported already, besides torch: GPULAYER_PRELOAD, their names with commas between."""
+    return tuple(name.strip() for name in os.environ.get("GPULAYER_PRELOAD", "").split(",") if name.strip())
 
 
 def os_user() -> str:

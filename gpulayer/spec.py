@@ -15,7 +15,7 @@ from gpulayer.errors import InvalidSpec
 from gpulayer.settings import GRACE_SECONDS
 
 ACCELERATORS = ("auto", "cpu", "cuda", "rocm", "mps")
-LAUNCHERS = ("torchrun",)
+LAUNCHERS = ("torchrun", "direct", "warm", "auto")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -117,7 +117,9 @@ class DistributedJob(JobSpec, frozen=True, kw_only=True, tag="distributed"):
         script: path of the script, relative to `source`.
         args: its arguments.
         nodes: how many workers take part, all at once.
-        launcher: who starts the ranks on a node.
+        launcher: who starts the ranks on a node: `torchrun`; `direct`, the worker's keeper, in the environment that a rank finds under
+            torchrun; `warm`, a process that has imported torch already (where that can't be, direct, and the record says why);
+            `auto`, warm, but torchrun on a GPU (ADR-0035).
     """
 
     script: str

@@ -17,24 +17,30 @@ def print_listing(records: Iterable[Mapping[str, Any]], columns: Sequence[str], 
         for record in records:
             print(json.dumps(record))
         return
-    rows = [[_cell(record.get(column)) for column in columns] for record in records]
+    rows = [[record.get(column) for column in columns] for record in records]
     if not rows:
         print(empty)
         return
+    print_table(rows, columns)
+
+
+def print_table(rows: Iterable[Sequence[Any]], columns: Sequence[str], *, right: Sequence[str] = ()) -> None:
+    """Print rows under their columns, those of `right` flush right; None is an empty cell."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
+        table.add_column(column.replace("_", " "), overflow="fold", justify="right" if column in right else "left")
     for row in rows:
         # Text, not markup: names and reasons are other people's words.
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False).print(table)
 
 
-def _cell(value: Any) -> str:
+def printable(value: Any) -> str:
+    """A stored value as one line of text; None is empty."""
     if value is None:
         return ""
     # Control characters in a stored name must not steer somebody's terminal.

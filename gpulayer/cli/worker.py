@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -47,6 +47,12 @@ def worker() -> None:
 @click.option("--simulate-devices", metavar="KIND:N", help="Pretend devices, for scheduling tests: cuda:4.")
 @click.option("--address", help="Where other workers reach this one; without it, the address it reaches the server from.")
 @click.option("--work-dir", type=click.Path(file_okay=False, path_type=Path), help="For caches and workspaces.")
+@click.option(
+    "--warm",
+    type=click.Choice(["first", "ahead", "never"]),
+    help="When it imports torch for ranks that start warm (first: for the first job).",
+)
+@click.option("--preload", multiple=True, metavar="MODULE", help="A module that such ranks have imported besides torch; repeatable.")
 @click.option("--local", is_flag=True, hidden=True, help="Set by the server that starts it.")
 def start(
     server: str | None,
@@ -58,6 +64,8 @@ def start(
     simulate_devices: str | None,
     address: str | None,
     work_dir: Path | None,
+    warm: Literal["first", "ahead", "never"] | None,
+    preload: tuple[str, ...],
     local: bool,
 ) -> int:
     """Offer this machine's devices until SIGTERM or Ctrl-C.
@@ -86,6 +94,8 @@ def start(
         python=sys.executable,
         address=address,
         local=local,
+        warm=warm or settings.warm_mode(),
+        preload=preload or settings.preload(),
     )
     print(f"gpulayer: worker {config.name!r} joins the {transport.description}", file=sys.stderr, flush=True)
     try:

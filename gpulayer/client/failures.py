@@ -7,32 +7,45 @@ import sys
 
 import msgspec
 
+from gpulayer.client.frame_places import Place, file_and_line, in_function, own_frame
+from gpulayer.client.other_ranks import other_ranks
 from gpulayer.errors import JobFailed
 from gpulayer.protocol import Failure, JobStatus
 from gpulayer.states import JobState
 
-RANKS_NAMED = 16
 
-
-def job_failed(status: JobStatus) -> JobFailed:
+def job_failed(status: JobStatus, place: Place = file_and_line) -> JobFailed:
     """The error for a job that has ended without success.
 
-    Line by line: the guilty; how the other ranks ended, where there were any; what the guilty one raised, if it did; where
-    its output is.
+    Line by line: the guilty; how the other ranks ended and what they were doing, where there were any; what the guilty one
+    raised and where, if it did; where its output is.
+
+    Args:
+        status: the job's last record.
+        place: how a frame's file and line are written.
     """
     failure = status.failure
     error = JobFailed(
-        "\n".join([f"Job {status.job_id} {status.name!r} {what_happened(status)}", *_other_ranks(status)]),
-        fix="\n".join([*_reason(status), f"Its output: {logs_command(status.job_id, failure.rank if failure is not None else None)}"]),
+        "\n".join([f"Job {status.job_id} {status.name!r} {what_happened(status)}", *other_ranks(status, place)]),
+        fix="\n".join(
+            [*_reason(status, place), f"Its output: {logs_command(status.job_id, failure.rank if failure is not None else None)}"]
+        ),
         details={
             "job_id": status.job_id,
             "state": status.state.value,
             "failure": msgspec.to_builtins(failure) if failure is not None else None,
             "traceback": failure.error.traceback if failure is not None and failure.error is not None else None,
+            "ranks": [
+                {"node": task.node, "worker": task.worker, **msgspec.to_builtins(rank)} for task in status.tasks for rank in task.ranks
+            ],
         },
     )
     if failure is not None and failure.error is not None:
         error.add_note(f"Traceback of rank {failure.rank}:\n{failure.error.traceback}")
+    elif failure is not None and any(line.strip() for line in failure.last_lines):
+        # For who has not seen the output. It is no reason, so it does not stand in the message.
+        who = f"rank {failure.rank}" if failure.rank is not None else "the launcher"
+        error.add_note("\n".join([f"The last lines of {who}:", *failure.last_lines]))
     return error
 
 
@@ -88,33 +101,16 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _other_ranks(status: JobStatus) -> list[str]:
-    """How those ended that did not fail first: a line, or none."""
-    guilty = status.failure.rank if status.failure is not None else None
-    others = sorted((rank for task in status.tasks for rank in task.ranks if rank.rank != guilty), key=lambda rank: rank.rank)
-    stopped = [rank.rank for rank in others if rank.collateral]
-    if not stopped:
-        return []
-    ended = [rank.rank for rank in others if not rank.collateral and (rank.returned or rank.exit_code == 0)]
-    failed = [rank.rank for rank in others if rank.rank not in (*stopped, *ended)]
-    parts = [f"The other ranks were stopped: {_numbers(stopped)}"]
-    parts += [f"had ended: {_numbers(ended)}"] if ended else []
-    parts += [f"failed as well: {_numbers(failed)}"] if failed else []
-    return ["; ".join(parts) + "."]
-
-
-def _numbers(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:RANKS_NAMED])) + (f" … ({len(ranks)} in all)" if len(ranks) > RANKS_NAMED else "")
-
-
-def _reason(status: JobStatus) -> list[str]:
-    """What the guilty rank raised, or who ended it and why: a line, or none. What it printed last is no reason."""
+def _reason(status: JobStatus, place: Place) -> list[str]:
+    """What the guilty rank raised and where, or who ended it and why: a line, or none. What it printed last is no reason."""
     failure = status.failure
     if failure is None:
         return []
     if failure.error is not None:
         message = failure.error.message.strip().splitlines()
-        return [f"{failure.error.type}: {message[0] if message else ''}".rstrip(": ")]
+        said = f"{failure.error.type}: {message[0] if message else ''}".rstrip(": ")
+        own = own_frame(failure.error.frames)
+        return [f"{said} ({in_function(own, place)})" if own is not None else said]
     # Without an exit, the first line has the message already.
     exited = failure.exit_code is not None or failure.signal is not None
     if exited and (failure.signal is not None or failure.reason not in ("rank", "timeout")):

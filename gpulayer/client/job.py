@@ -13,6 +13,7 @@ from gpulayer.client.downloads import download_outputs, output_files
 from gpulayer.client.failures import job_failed
 from gpulayer.client.following import Following
 from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.client.waterfall import Span, waterfall_of
 from gpulayer.errors import NotFound, Unsupported
 from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, OutputFile, ReadLogs
 from gpulayer.settings import LONG_POLL_SECONDS
@@ -184,6 +185,11 @@ class Job:
             if status.revision != revision:
                 self._status = status
                 yield status
+
+    def waterfall(self) -> tuple[Span, ...]:
+        """Where its time went, so far where it has not ended: its own steps and those of each rank (`client.waterfall`)."""
+        status = self._status if self._status.state.is_terminal else self.refresh().status
+        return waterfall_of(status, time.time())
 
     # ---- what it left
 

@@ -81,6 +81,7 @@ def _task_status(row: AttemptRow, worker: WorkerRow) -> TaskStatus:
         worker_id=row.worker_id,
         worker=worker.name,
         host=worker.host,
+        placed_at=row.placed_at,
         devices=tuple(device.id for device in attempts.devices_of(row)),
         ranks=attempts.ranks_of(row),
         outputs=attempts.outputs_of(row),

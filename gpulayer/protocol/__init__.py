@@ -66,13 +66,16 @@ from gpulayer.protocol.presence import (
     RegisterWorker,
 )
 from gpulayer.protocol.records import (
+    MARKS,
     Failure,
+    Frame,
     InputFile,
     JobStatus,
     OutputFile,
     RankError,
     RankOutcome,
     TaskStatus,
+    ThreadStack,
 )
 from gpulayer.protocol.workers import (
     CreateJoinToken,
@@ -87,6 +90,7 @@ from gpulayer.protocol.workers import (
 )
 
 __all__ = [
+    "MARKS",
     "PROTOCOL_VERSION",
     "AcquireNext",
     "AcquireTask",
@@ -103,6 +107,7 @@ __all__ = [
     "Failure",
     "FailureReason",
     "FinishTask",
+    "Frame",
     "GetHealth",
     "GetJob",
     "Health",
@@ -141,6 +146,7 @@ __all__ = [
     "TaskId",
     "TaskMessage",
     "TaskStatus",
+    "ThreadStack",
     "WorkerId",
     "WorkerList",
     "WorkerOrders",

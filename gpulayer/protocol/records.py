@@ -8,13 +8,34 @@ from gpulayer.protocol.message import Digest, FailureReason, JobId, Message, Wor
 from gpulayer.spec import AnyJob
 from gpulayer.states import AttemptState, JobState
 
+MARKS = ("fetched", "launched", "entered", "imported", "met", "first_step", "last_step", "returned", "ended")
+"""The steps of a rank, in their order: source and inputs are there; its process was told what to run; its entry runs; torch is
+imported; `init_process_group` is through; the first and the last training step; the script is through; the process has ended."""
+
+
+class Frame(Message, frozen=True, kw_only=True):
+    """One line of a Python stack. `text` is that line of the source, without its indent, where it is known."""
+
+    file: str
+    line: int
+    function: str
+    text: str | None = None
+
 
 class RankError(Message, frozen=True, kw_only=True):
-    """The exception that ended a rank's script."""
+    """The exception that ended a rank's script. `frames`: the script's own, the innermost last."""
 
     type: str
     message: str
     traceback: str
+    frames: tuple[Frame, ...] = ()
+
+
+class ThreadStack(Message, frozen=True, kw_only=True):
+    """What one thread of a rank was doing when the rank was stopped: the innermost frame last."""
+
+    is_main: bool
+    frames: tuple[Frame, ...]
 
 
 class RankOutcome(Message, frozen=True, kw_only=True):
@@ -28,10 +49,16 @@ class RankOutcome(Message, frozen=True, kw_only=True):
     returned: bool = False  # the script ran to its end; what the interpreter's teardown did after that does not count
     collateral: bool = False  # stopped because another rank failed first
     error: RankError | None = None
+    launcher: Literal["torchrun", "direct", "warm"] | None = None
+    """Who started it; None for a command."""
     start: Literal["warm", "cold"] | None = None
-    """Whether it began in a parked interpreter; None where a launcher started it."""
+    """Whether a command began in a parked interpreter; None for the ranks of a launcher."""
     cold_reason: str | None = None
-    """Why a Python program did not."""
+    """Why a Python command did not, or why a rank that may be started warm was not."""
+    stacks: tuple[ThreadStack, ...] = ()
+    """What it was doing when it was stopped because another rank failed, or because its time was up."""
+    marks: dict[str, float] = {}
+    """When it reached which step (`MARKS`), in seconds since its worker took the assignment in."""
 
 
 class Failure(Message, frozen=True, kw_only=True):
@@ -66,6 +93,7 @@ class TaskStatus(Message, frozen=True, kw_only=True):
     worker_id: WorkerId
     worker: str
     host: str
+    placed_at: float | None = None
     devices: tuple[str, ...] = ()
     ranks: tuple[RankOutcome, ...] = ()
     outputs: tuple[OutputFile, ...] = ()

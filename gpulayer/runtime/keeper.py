@@ -5,10 +5,14 @@ is the subreaper of that task alone: whatever a job does to get away (double for
 keeper, so a task's processes are found by descent and never mistaken for another's. When a task has ended and left nothing
 behind, its task keeper serves another. The three watch each other: when the agent, the keeper or a task keeper dies, what
 is left below is killed. Only the two kinds of keeper fork.
+
+A zygote (`zygote.py`) is a keeper below the keeper that has modules loaded which take long, torch above all: the same
+program. When it dies, its task keepers go on below the keeper.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -20,12 +24,12 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gpulayer.runtime.cold_start import MAX_FD, forget_inherited_signals
+from gpulayer.runtime.cold_start import KEEPER_SIGNALS, MAX_FD, forget_inherited_signals
 from gpulayer.runtime.frames import FrameSocket
 from gpulayer.runtime.parked import Parked, park
 from gpulayer.runtime.parked_site import ParkedSite
 from gpulayer.runtime.parked_template import PreloadRefused, preload, take_out_traces
-from gpulayer.runtime.process_tree import IS_LINUX, end_with_parent, is_descendant
+from gpulayer.runtime.process_tree import IS_LINUX, children, end_with_parent, is_descendant
 from gpulayer.runtime.supervisor import Supervisor, complain
 from gpulayer.runtime.task_keeper import TaskKeeperProcess
 
@@ -35,14 +39,17 @@ class KeeperProcess(Supervisor):
 
     Args:
         connection: to the agent.
-        agent: the agent's process; 0 where its end shows on the connection alone.
+        agent: the agent's process; 0 in a zygote, whose keeper looks after that.
         folder: the agent's, removed when that has died and can't do it any more.
         site: what a job finds differently in a parked interpreter.
     """
 
     def __init__(self, connection: socket.socket, agent: int, folder: Path | None, site: ParkedSite) -> None:
         super().__init__(connection)
+        self._pid = os.getpid()
         self._task_keepers: set[int] = set()
+        self._zygotes: set[int] = set()
+        self._is_zygote = not agent
         self._folder = folder
         self._is_dismissed = False
         self._agent_has_died = False
@@ -58,44 +65,43 @@ class KeeperProcess(Supervisor):
         self.tell("ready", pid=os.getpid())
 
     def handle(self, message: dict[str, Any], files: list[int]) -> None:
-        """`open_task` with one end of a socket pair, whose other end the agent keeps; `close` before the agent hangs up.
+        """`open_task` and `open_zygote` with one end of a socket pair, whose other end the agent keeps; `close` before it hangs up.
 
-        A task that can't be had is seen by the agent as lost, since this end of its pair is closed; the others go on.
+        What can't be had is seen by the agent as lost, since this end of its pair is closed; the others go on.
         """
         if message["op"] == "close":
             self._is_dismissed = True
             return
+        is_task = message["op"] == "open_task"
         # Held back until the child has a handler of its own: the inherited one would note the end in a copy of this object.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         try:
             if len(files) != 1:  # the kernel drops a file that comes while this process has as many open as it may
-                complain(f"a request for a task came with {len(files)} files and not one")
+                complain(f"{message['op']} came with {len(files)} files and not one")
                 return
             pid = os.fork()
             if pid == 0:
-                self._become_task_keeper(files.pop())
-            self._task_keepers.add(pid)
+                if is_task:
+                    self._become_task_keeper(files.pop(), message["parks"])
+                self._become_zygote(files.pop(), message["argv"], message["modules"])
+            (self._task_keepers if is_task else self._zygotes).add(pid)
         except OSError as error:  # the limit of processes or memory is reached
-            complain(f"no process for a task's keeper: {error}")
+            complain(f"no process for {message['op']}: {error}")
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
             for file in files:
                 os.close(file)
 
-    def _become_task_keeper(self, end: int) -> NoReturn:
+    def _become_task_keeper(self, end: int, parks: int) -> NoReturn:
         code: int | None = 1
         try:
-            parent = os.getppid()
-            self.abandon()
-            # Also those that came for other tasks, which would not be seen to end as long as they are open here.
-            os.closerange(3, end)
-            os.closerange(end + 1, MAX_FD)
-            os.setsid()
-            task_keeper = TaskKeeperProcess(socket.socket(fileno=end), self._site)
+            self._leave_with(end)
+            task_keeper = TaskKeeperProcess(socket.socket(fileno=end), self._site, parks=parks)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-            end_with_parent(signal.SIGTERM)
-            if os.getppid() != parent:
-                task_keeper.ending = True  # the keeper died between the fork and the line above
+            if not self._is_zygote:  # what has begun outlives a zygote, and ends with the keeper or with the agent
+                end_with_parent(signal.SIGTERM)
+                if os.getppid() != self._pid:
+                    task_keeper.ending = True  # the keeper died between the fork and the line above
             task_keeper.run()
             code = 0
         except Parked:
@@ -107,8 +113,34 @@ class KeeperProcess(Supervisor):
                 os._exit(code)
         raise AssertionError
 
+    def _become_zygote(self, end: int, argv: list[str], modules: list[str]) -> NoReturn:
+        try:
+            self._leave_with(end)
+            for number in KEEPER_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            end_with_parent(signal.SIGTERM)
+            if os.getppid() == self._pid:
+                os.set_inheritable(end, True)
+                os.execv(argv[0], [*argv, str(end), "0", "", *modules])  # noqa: S606 - our own interpreter
+        finally:
+            os._exit(1)
+
+    def _leave_with(self, end: int) -> None:
+        """In a forked process: let go of all that is the keeper's but this file, and lead a session."""
+        self.abandon()
+        # Also those that came for other tasks, which would not be seen to end as long as they are open here.
+        os.closerange(3, end)
+        os.closerange(end + 1, MAX_FD)
+        os.setsid()
+
     def child_ended(self, pid: int, code: int, usage: resource.struct_rusage, *, has_others: bool) -> None:
         del usage, has_others
+        if pid in self._zygotes:
+            self._zygotes.discard(pid)
+            # Its task keepers are this process's children from here on. They go on; what they leave is looked after.
+            self._task_keepers |= children() - self._zygotes
+            return
         is_clean = pid in self._task_keepers and code == 0  # it has killed what it had
         self._task_keepers.discard(pid)
         if is_clean:
@@ -128,19 +160,16 @@ class KeeperProcess(Supervisor):
         self._agent_has_died = not self._is_dismissed
 
     def _orphans(self) -> list[int]:
-        """What is below the keeper and below no living task keeper."""
-        return [
-            pid
-            for pid in self.descendants()
-            if pid not in self._task_keepers and not any(is_descendant(pid, keeper) for keeper in self._task_keepers)
-        ]
+        """What is below the keeper and below no living task keeper or zygote."""
+        ours = self._task_keepers | self._zygotes
+        return [pid for pid in self.descendants() if pid not in ours and not any(is_descendant(pid, keeper) for keeper in ours)]
 
     def kill_everything(self) -> None:
         # Asked, not killed: a task keeper that is killed would hand its orphans over one generation at a time.
-        for pid in self._task_keepers:
+        for pid in self._task_keepers | self._zygotes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        while self._task_keepers and self.reap(block=True):
+        while (self._task_keepers or self._zygotes) and self.reap(block=True):
             pass
         super().kill_everything()
         if self._agent_has_died and self._folder is not None:
@@ -159,7 +188,7 @@ def _remove_folder(folder: Path) -> None:
 
 
 def main(bare: frozenset[str] = frozenset(), rank: frozenset[str] = frozenset()) -> None:
-    """Run the keeper: `FD AGENT FOLDER [MODULE …]` on the command line, MODULEs to be preloaded.
+    """Run the keeper: `FD AGENT FOLDER` on the command line; or a zygote, `FD 0 "" MODULE…`, MODULEs to be preloaded.
 
     Args:
         bare: the modules that Python had loaded by itself.
@@ -168,6 +197,7 @@ def main(bare: frozenset[str] = frozenset(), rank: frozenset[str] = frozenset())
     fd, agent, folder, *modules = sys.argv[1:]
     connection = socket.socket(fileno=int(fd))
     forget_inherited_signals()
+    atexit._clear()  # noqa: SLF001 - what is there is this process's; what preloaded modules register is a job's as well
     try:
         preload(modules)
     except PreloadRefused as refused:
@@ -176,7 +206,7 @@ def main(bare: frozenset[str] = frozenset(), rank: frozenset[str] = frozenset())
     site = ParkedSite(bare, rank)
     ours = take_out_traces()
     try:
-        KeeperProcess(connection, int(agent), Path(folder), site).run()
+        KeeperProcess(connection, int(agent), Path(folder) if folder else None, site).run()
         return
     except Parked as parked:
         found = parked

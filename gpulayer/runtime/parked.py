@@ -45,8 +45,8 @@ class Parked(BaseException):
 def park(end: int, parent: int, site: ParkedSite, ours: dict[str, ModuleType]) -> NoReturn:
     """Wait for a job, become it and end with it.
 
-    On the connection goes a message of the job's place and program, with its stdout and stderr; nothing is answered where it runs as
-    asked, and the connection's end says that it does.
+    On the connection goes a message of the job's place and program, with its stdout, its stderr and what else it is to have open.
+    Nothing is answered where it runs as asked, and the connection's end says that it does.
 
     Args:
         end: as in `Parked`.
@@ -63,16 +63,20 @@ def park(end: int, parent: int, site: ParkedSite, ours: dict[str, ModuleType]) -
     _rehearse(site)
     message, files = _wait_for_job(connection)
     try:
-        if len(files) != 2:  # the kernel drops those that come while this process has as many open as it may
+        if len(files) != 2 + len(message["files"]):  # the kernel drops those that come while this process has as many open as it may
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         if message["form"] is not None and (why := site.refuse(message)) is not None:
             connection.send({"event": "cold", "why": why})
             message["form"] = None
+        extra = files[2:]
+        message["env"].update(zip(message["files"], map(str, extra), strict=True))
         if message["form"] is None:
             if message["inherits"]:
                 message["env"] = {**os.environ, **message["env"]}
-            become_program(message, files)
-        _become(message, files, ours)
+            for file in extra:
+                os.set_inheritable(file, True)
+            become_program(message, files[:2])
+        _become(message, files[:2], ours)
     except PlaceRefused as refused:
         _say_why(connection, refused.error, refused.at)
     except Exception as error:  # noqa: BLE001 - nothing of the job has run: whatever it is, the job fails to start and the agent says why

@@ -49,7 +49,8 @@ class ParkedSite:
                 return "it is an archive, which may bring modules that are loaded already"
             folder = script if os.path.isdir(script) else os.path.dirname(script)  # noqa: PTH112, PTH120
         elif message["form"] == "rank":
-            folder = os.path.dirname(os.path.realpath(os.path.join(folder, message["argv"][3])))  # noqa: PTH118, PTH120
+            script = next(word for word in message["argv"][3:] if not word.startswith("--"))  # the words before it are ours
+            folder = os.path.dirname(os.path.realpath(os.path.join(folder, script)))  # noqa: PTH118, PTH120
         try:
             names = {name.partition(".")[0] for name in os.listdir(folder)}  # noqa: PTH208 - names alone
         except OSError:

@@ -5,7 +5,6 @@ Whatever a child would have to change is a page that the kernel copies for it, s
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import io
 import os
@@ -69,13 +68,12 @@ def _check_fit_to_fork(module: str) -> None:
 def take_out_traces() -> dict[str, ModuleType]:
     """Make this process look, to what is forked from it, like a Python that has just started.
 
-    Its exit handlers and import caches are gone, its environment is the one that it was started with, and its standard streams are
+    Its import caches are gone, its environment is the one that it was started with, and its standard streams are
     such as Python opens on pipes; it goes on printing where it did.
 
     Returns:
         GPUlayer's modules, which are taken from `sys.modules`: a job's own module of such a name must be found.
     """
-    atexit._clear()  # noqa: SLF001 - what the modules registered is this process's
     ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "gpulayer"}
     for name in ours:
         del sys.modules[name]

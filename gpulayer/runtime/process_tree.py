@@ -37,13 +37,21 @@ def unbuffer_native_output() -> None:
             _LIBC.setvbuf(ctypes.c_void_p.in_dll(_LIBC, name), None, _IONBF, 0)
 
 
+def children() -> set[int]:
+    """This process's children, zombies included; empty where the kernel does not tell."""
+    try:
+        return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()))
+    except OSError:
+        return {pid for pid in find_descendants(os.getpid()) if parent_of(pid) == os.getpid()} if IS_LINUX else set()
+
+
 def has_other_children(known: Collection[int]) -> bool:
     """Whether this process has a child beside these; True where the kernel does not tell."""
     try:
-        children = Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()
+        found = Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()
     except OSError:
         return True
-    return any(int(child) not in known for child in children)
+    return any(int(child) not in known for child in found)
 
 
 def parent_of(pid: int) -> int | None:
@@ -68,30 +76,30 @@ def is_descendant(pid: int, ancestor: int) -> bool:
 
 def find_descendants(ancestor: int) -> list[int]:
     """All processes below `ancestor`, parents before children, zombies included."""
-    children: dict[int, list[int]] = {}
+    below_each: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (parent := parent_of(int(entry.name))) is not None:
-            children.setdefault(parent, []).append(int(entry.name))
+            below_each.setdefault(parent, []).append(int(entry.name))
     found: list[int] = []
     frontier = [ancestor]
     while frontier:
-        below = children.get(frontier.pop(), [])
+        below = below_each.get(frontier.pop(), [])
         found.extend(below)
         frontier.extend(below)
     return found
 
 
-def catches_signal(pid: int, number: signal.Signals) -> bool:
+def catches_signal(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal; False where the kernel does not tell."""
     return _is_in_mask(pid, b"SigCgt:", number)
 
 
-def ignores_signal(pid: int, number: signal.Signals) -> bool:
+def ignores_signal(pid: int, number: int) -> bool:
     """Whether a process ignores a signal; False where the kernel does not tell."""
     return _is_in_mask(pid, b"SigIgn:", number)
 
 
-def _is_in_mask(pid: int, field: bytes, number: signal.Signals) -> bool:
+def _is_in_mask(pid: int, field: bytes, number: int) -> bool:
     try:
         lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
     except OSError:

@@ -29,6 +29,9 @@ ADDRESS = "GPULAYER_ADDRESS"
 CHANNEL = "GPULAYER_CHANNEL"
 """Path of the agent's unix socket; set by the task process, which owns the socket."""
 
+LISTENER = "GPULAYER_LISTENER"
+"""On rank 0 that no torchrun started: the number of the open socket on which it serves the ranks' store."""
+
 LOOPBACK = "127.0.0.1"
 
 # Variables of whatever started the agent. A rank that inherits them sees another launcher's world, a notebook's display
@@ -142,6 +145,11 @@ def task_environment(
     )
     env.update(visible_devices(devices, accelerator))
     return env
+
+
+def run_id(job_id: str, attempt: int) -> str:
+    """What tells an attempt of a job from every other, for torch."""
+    return f"{job_id}.{attempt}"
 
 
 @functools.lru_cache(maxsize=4)  # an agent has one environment and many tasks

@@ -1,8 +1,8 @@
-"""The entry of every rank: `python -m gpulayer.runtime.rank_main [--rank-pipes] script.py args…`.
+"""The entry of every rank: `python -m gpulayer.runtime.rank_main [--launcher=torchrun|direct] script.py args…`.
 
-Connects to the agent's channel, with `--rank-pipes` puts stdout and stderr on pipes of the rank's own, runs the script as
-`__main__` the way Python would, and tells the agent how it ended before the process does. Messages sent: `hello` {rank,
-local_rank, pid} with the pipes' reading ends, `failed` {exit_code, error}, `returned`; received: `ack`.
+Connects to the agent's channel, under torchrun puts stdout and stderr on pipes of the rank's own, runs the script as
+`__main__` the way Python would, and tells the agent how it ended before the process does. Without a launcher it is rank 0 of
+one, whatever the environment says.
 """
 
 from __future__ import annotations
@@ -14,33 +14,32 @@ import io
 import os
 import signal
 import sys
-import traceback
 import types
 from pathlib import Path
 from typing import NoReturn
 
-from gpulayer.runtime import interpreter_end
-from gpulayer.runtime.frames import FrameSocket, connect
+from gpulayer.runtime import interpreter_end, rank_channel
 from gpulayer.runtime.process_tree import end_with_parent
+from gpulayer.runtime.rank_channel import RankChannel
+from gpulayer.runtime.rank_error import report_error
+from gpulayer.runtime.rank_torch import await_torch
+from gpulayer.runtime.stack_signal import offer_stacks
 
-_CHANNEL = "GPULAYER_CHANNEL"
-_ACK_SECONDS = 1.0
+_LAUNCHER = "--launcher="
 _INTERRUPTED = 130
-_OURS = __file__
 
 
 def main() -> NoReturn:
     """Run the script named by the command line and leave with its exit code."""
     words = sys.argv[1:]
-    rank_pipes = words[:1] == ["--rank-pipes"]
-    if rank_pipes:
-        del words[0]
-    if not words:
-        raise SystemExit("usage: python -m gpulayer.runtime.rank_main script.py [argument …]")
+    launcher = words.pop(0).removeprefix(_LAUNCHER) if words and words[0].startswith(_LAUNCHER) else None
+    if not words or launcher not in (None, "torchrun", "direct"):
+        raise SystemExit("usage: python -m gpulayer.runtime.rank_main [--launcher=torchrun|direct] script.py [argument …]")
     own_pid = os.getpid()
     _end_with_parent()
-    channel = _open_channel(rank_pipes=rank_pipes)
+    channel = _open_channel(launcher)
     faulthandler.enable()
+    await_torch(channel)
     code = _run_script(words[0], words, channel)
     if os.getpid() != own_pid:
         sys.exit(code)  # a process that the script forked and that ran on to the script's end: it ends as under Python
@@ -54,64 +53,32 @@ def _end_with_parent() -> None:
         os._exit(1)  # it died before the line above was armed
 
 
-class _Channel:
-    """The way to the agent, of this process alone: what the script forks says nothing there and doesn't keep it open."""
-
-    def __init__(self, frames: FrameSocket | None) -> None:
-        self._frames = frames
-        self._pid = os.getpid()
-        if frames is not None:
-            os.register_at_fork(after_in_child=frames.close)
-
-    @property
-    def is_ours(self) -> bool:
-        """False in a forked process."""
-        return os.getpid() == self._pid
-
-    def tell_returned(self) -> None:
-        if self._frames is None or not self.is_ours:
-            return
-        with contextlib.suppress(OSError):
-            self._frames.send({"type": "returned"})
-
-    def tell_failed(self, exit_code: int, error: dict[str, str] | None) -> None:
-        """Tell the agent and wait until it knows: once this process ends, the other ranks see closed connections and fail too."""
-        if self._frames is None or not self.is_ours:
-            return
-        # The agent may be gone, or a second Ctrl-C arrive: then the exit code has to do.
-        with contextlib.suppress(OSError, KeyboardInterrupt):
-            self._frames.send({"type": "failed", "exit_code": exit_code, "error": error})
-            self._frames.set_timeout(_ACK_SECONDS)
-            self._frames.receive_one()
-
-
-def _open_channel(*, rank_pipes: bool) -> _Channel:
-    path = os.environ.get(_CHANNEL)
-    if path is None:
-        return _Channel(None)  # started by hand: there is nobody to report to
-    channel = connect(path)
-    rank = os.environ.get("RANK", "0") if rank_pipes else "0"
-    local_rank = os.environ.get("LOCAL_RANK", "0") if rank_pipes else "0"
-    hello = {"type": "hello", "rank": int(rank), "local_rank": int(local_rank), "pid": os.getpid()}
-    if not rank_pipes:
-        channel.send(hello)
-        return _Channel(channel)
-    pipes = [os.pipe(), os.pipe()]
-    channel.send(hello, [reader for reader, _ in pipes])
-    for number, (reader, writer) in enumerate(pipes, start=1):
+def _open_channel(launcher: str | None) -> RankChannel:
+    """Connect to the agent; with pipes of the rank's own where torchrun started it, else stdout and stderr are such already."""
+    rank = int(os.environ.get("RANK", "0")) if launcher else 0
+    channel = RankChannel(rank, int(os.environ.get("LOCAL_RANK", "0")) if launcher else 0)
+    if not channel.is_open:
+        return channel
+    pipes = [os.pipe(), os.pipe()] if launcher == "torchrun" else []
+    stacks = offer_stacks()
+    files = [reader for reader, _ in pipes] + ([stacks] if stacks is not None else [])
+    channel.tell_hello(files)
+    for number, (_, writer) in enumerate(pipes, start=1):
         os.dup2(writer, number)
-        os.close(reader)
         os.close(writer)
-    return _Channel(channel)
+    for file in files:
+        os.close(file)
+    rank_channel.current = channel
+    return channel
 
 
-def _run_script(script: str, argv: list[str], channel: _Channel) -> int:
+def _run_script(script: str, argv: list[str], channel: RankChannel) -> int:
     """Run the script as `__main__`, report how it ended, and return the exit code."""
     try:
         exit_code = _run_to_end(_become_main(script, argv), channel)
     except BaseException as error:  # noqa: BLE001 - whatever the script lets out ends the rank, and is reported
         exit_code = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-        report = _show(error)
+        report = report_error(error)
         channel.tell_failed(exit_code, report)
         return exit_code
     if exit_code != 0:
@@ -121,7 +88,7 @@ def _run_script(script: str, argv: list[str], channel: _Channel) -> int:
     return exit_code
 
 
-def _run_to_end(code: types.CodeType, channel: _Channel) -> int:
+def _run_to_end(code: types.CodeType, channel: RankChannel) -> int:
     """Run the script and wait for the work that it left to threads and processes; return the exit code.
 
     That work is part of the script: Python ends after it, and what a rank does after it has said `returned` has a limit.
@@ -162,64 +129,6 @@ def _become_main(script: str, argv: list[str]) -> types.CodeType:
     sys.modules["__main__"] = module
     with io.open_code(path) as source:
         return compile(source.read(), path, "exec", dont_inherit=True)
-
-
-def _show(error: BaseException) -> dict[str, str]:
-    """Print the traceback as Python would, without the frames of this file, and return it for the agent."""
-    tail = error.__traceback__
-    while tail is not None and tail.tb_frame.f_code.co_filename == _OURS:
-        tail = tail.tb_next
-    if (bdb := sys.modules.get("bdb")) is not None and isinstance(error, bdb.BdbQuit):
-        tail = _without_debugger(tail, {bdb.__file__, getattr(sys.modules.get("pdb"), "__file__", None)})
-    error = error.with_traceback(tail)
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stdout.flush()
-    try:
-        sys.excepthook(type(error), error, tail)
-        sys.stderr.flush()
-    except Exception as hook_error:  # noqa: BLE001 - a hook of the user's; the rank's own error is what counts
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            print(f"sys.excepthook failed: {hook_error!r}", file=sys.stderr)  # noqa: T201
-    return {
-        "type": _escape(_full_name(type(error))),
-        "message": _escape(_message(error)),
-        "traceback": _escape("".join(traceback.format_exception(type(error), error, tail))),
-    }
-
-
-def _without_debugger(tail: types.TracebackType | None, debugger_files: set[str | None]) -> types.TracebackType | None:
-    """The script's part of a traceback that ends in bdb: a rank has no stdin, so a breakpoint quits where the script stands."""
-    entries = []
-    stopped_in: types.FrameType | None = None
-    while tail is not None:
-        if tail.tb_frame.f_code.co_filename not in debugger_files:
-            entries.append((tail.tb_frame, tail.tb_lasti, tail.tb_lineno))
-        elif stopped_in is None and isinstance(frame := tail.tb_frame.f_locals.get("frame"), types.FrameType):
-            stopped_in = frame
-        tail = tail.tb_next
-    # What is raised as a function returns leaves no entry for that function.
-    if stopped_in is not None and stopped_in.f_code.co_filename != _OURS and all(frame is not stopped_in for frame, *_ in entries):
-        entries.append((stopped_in, stopped_in.f_lasti, stopped_in.f_lineno))
-    kept: types.TracebackType | None = None
-    for frame, instruction, line in reversed(entries):
-        kept = types.TracebackType(kept, frame, instruction, line)
-    return kept
-
-
-def _escape(text: str) -> str:
-    """Lone surrogates (from names of files that are no UTF-8) written out: no message can hold them."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _full_name(kind: type[BaseException]) -> str:
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - a __str__ of the user's
-        return f"<no message: its __str__ raised {type(broken).__name__}>"
 
 
 def _leave(code: int) -> NoReturn:

@@ -17,6 +17,7 @@ from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.task_messages import Hello, PeerMessage, PublishRendezvous, ReadRendezvous, read_message
 from gpulayer.runtime.task_plan import TaskEvents
 from gpulayer.runtime.task_ranks import LocalRanks
+from gpulayer.runtime.task_stacks import StackDumps
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ class TaskChannel:
     Args:
         channel: on which nobody else is heard.
         ranks: whose pipes are taken in.
-        reader: reads those pipes.
+        reader: reads those of their output.
+        stacks: reads those of their stacks.
         events: knows where the nodes of the attempt meet.
         on_message: for every other message, from that thread.
         on_close: when a peer is gone.
@@ -39,6 +41,7 @@ class TaskChannel:
         channel: Channel,
         ranks: LocalRanks,
         reader: OutputReader,
+        stacks: StackDumps,
         events: TaskEvents,
         *,
         on_message: Callable[[ChannelPeer, PeerMessage], None],
@@ -47,6 +50,7 @@ class TaskChannel:
     ) -> None:
         self._ranks = ranks
         self._reader = reader
+        self._stacks = stacks
         self._events = events
         self._on_message = on_message
         channel.serve(ChannelUser(self._hear, on_close, on_fault))
@@ -56,10 +60,9 @@ class TaskChannel:
             for file in files:
                 unused.callback(os.close, file)
             message = read_message(fields)
-            if isinstance(message, Hello) and len(files) == 2 and self._ranks.find(message.rank) is not None:
+            if isinstance(message, Hello) and self._ranks.find(message.rank) is not None:
                 unused.pop_all()
-                self._reader.add(message.rank, "stdout", files[0])
-                self._reader.add(message.rank, "stderr", files[1])
+                self._take_pipes(message.rank, files)
         if message is None:
             _log.warning("a process of the task sent a message of an unknown type: %s", fields.get("type"))
         elif isinstance(message, PublishRendezvous | ReadRendezvous):
@@ -67,6 +70,15 @@ class TaskChannel:
             threading.Thread(target=self._meet, args=(peer, message), name="gpulayer-rendezvous", daemon=True).start()
         else:
             self._on_message(peer, message)
+
+    def _take_pipes(self, rank: int, files: list[int]) -> None:
+        """Of stdout and stderr, where the rank has pipes of its own making, and of its stacks, where it can tell them."""
+        files = list(files)
+        if len(files) >= 2:
+            self._reader.add(rank, "stdout", files.pop(0))
+            self._reader.add(rank, "stderr", files.pop(0))
+        if files:
+            self._stacks.add(rank, files.pop())
 
     def _meet(self, peer: ChannelPeer, message: PublishRendezvous | ReadRendezvous) -> None:
         try:

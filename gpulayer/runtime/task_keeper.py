@@ -26,33 +26,38 @@ class TaskKeeperProcess(Supervisor):
     word and the start, and this process is not asked. It knows a parked process from a job only by its end.
     """
 
-    def __init__(self, connection: socket.socket, site: ParkedSite) -> None:
+    def __init__(self, connection: socket.socket, site: ParkedSite, *, parks: int) -> None:
         super().__init__(connection)
         self._site = site
+        self._parks = parks if IS_LINUX else 0  # how many it has ready when nothing else is there
         self._forked: set[int] = set()  # parked, or jobs by now; those that are alive
         self._groups: set[int] = set()  # each that was forked leads a process group of its number
         self._is_killing = False
 
     def run(self) -> None:
-        """Park an interpreter, then serve."""
-        if IS_LINUX:
-            self._park()
+        """Park what a task may need, then serve."""
+        self._park(self._parks)
         super().run()
 
     def handle(self, message: dict[str, Any], files: list[int]) -> None:
         del files
         match message["op"]:
             case "park":
-                self._park()
+                self._park(message["count"])
             case "signal":
                 self._signal(message["pid"], message["signal"], group=message["group"])
             case "end":
                 self.kill_everything()
                 self.tell("ended")
 
-    def _park(self) -> None:
-        """Fork an interpreter and hand the agent the connection to it."""
-        self._site.look()  # what is found here need not be found anew in each
+    def _park(self, count: int) -> None:
+        """Fork interpreters and hand the agent the connections to them."""
+        if count:
+            self._site.look()  # what is found here need not be found anew in each
+        for _ in range(count):
+            self._park_one()
+
+    def _park_one(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         parent = os.getpid()
         with ours:
@@ -80,13 +85,13 @@ class TaskKeeperProcess(Supervisor):
         self._forked.discard(pid)
         # What is left of one that is being killed is not looked for: it serves no other task.
         has_others = not IS_LINUX or self._is_killing or (has_others and has_other_children(self._forked))
-        parks = not (has_others or self._forked)
+        parks = 0 if has_others or self._forked else self._parks
         # ru_maxrss is in KiB on Linux and in bytes on macOS.
         peak_bytes = usage.ru_maxrss * (1024 if IS_LINUX else 1)
         self.tell("exited", pid=pid, code=code, peak_bytes=peak_bytes, has_others=has_others, parks=parks)
         if parks:
             self._groups.clear()
-            self._park()
+            self._park(parks)
 
     def kill_everything(self) -> None:
         self._is_killing = True  # what ends from here on leaves no room for another task

@@ -47,11 +47,13 @@ class TaskKeeperLink:
         connection: to a task keeper that has just been asked for.
         channel: where the processes of its tasks report.
         environment: what is parked there has.
+        parked: how many it parks as it starts, and should have at the start of each task.
     """
 
-    def __init__(self, connection: FrameSocket, channel: Channel, environment: Mapping[str, str]) -> None:
+    def __init__(self, connection: FrameSocket, channel: Channel, environment: Mapping[str, str], *, parked: int = 1) -> None:
         self.connection = connection
         self.channel = channel
+        self._wanted = parked if IS_LINUX else 0
         self._environment = list(environment.items())
         self.task: Task | None = None
         """None while it is a spare."""
@@ -59,7 +61,7 @@ class TaskKeeperLink:
         """It has not parked a process when it should have: it serves no other task."""
         self._changed = threading.Condition()
         self._parked: deque[ParkedProcess] = deque()
-        self._is_coming = IS_LINUX  # a parked process: it parks one as it starts
+        self._coming = self._wanted  # parked processes that are not here yet
         self._refusal: int | None = None
         self._is_lost = False
         self._given_up: set[int] = set()
@@ -72,12 +74,8 @@ class TaskKeeperLink:
             Interrupted: the task keeper is gone.
         """
         with self._changed:
-            if not (self._parked or self._is_coming or self._is_lost):
-                self._is_coming = True
-                self._refusal = None
-                with contextlib.suppress(OSError):  # it is gone, which is heard in a moment
-                    self.connection.send({"op": "park"})
-            self._changed.wait_for(lambda: self._parked or self._is_lost or not self._is_coming, _PARK_SECONDS)
+            self._ask(1 - len(self._parked) - self._coming)
+            self._changed.wait_for(lambda: self._parked or self._is_lost or not self._coming, _PARK_SECONDS)
             if self._parked:
                 return self._parked.popleft()
             if self._is_lost:
@@ -85,6 +83,23 @@ class TaskKeeperLink:
             self.is_stuck = self._refusal is None
             number = errno.ETIMEDOUT if self._refusal is None else self._refusal
             raise OSError(number, os.strerror(number))
+
+    def park(self, count: int) -> None:
+        """Have so many parked, for a task that is going to take them."""
+        with self._changed:
+            self._ask(count - len(self._parked) - self._coming)
+
+    def park_missing(self) -> None:
+        """Have as many parked as there should be before a task."""
+        self.park(self._wanted)
+
+    def _ask(self, count: int) -> None:
+        if count <= 0 or self._is_lost:
+            return
+        self._coming += count
+        self._refusal = None
+        with contextlib.suppress(OSError):  # it is gone, which is heard in a moment
+            self.connection.send({"op": "park", "count": count})
 
     def without_inherited(self, env: Mapping[str, str]) -> tuple[bool, dict[str, str]]:
         """What has to be added to the environment of a parked process; or all of it, to which the flag is False.
@@ -133,7 +148,7 @@ class TaskKeeperLink:
             case "parked" if len(files) == 1:
                 parked = ParkedProcess(message["pid"], FrameSocket(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=files[0])))
                 with self._changed:
-                    self._is_coming = False
+                    self._coming = max(0, self._coming - 1)
                     self._given_up.discard(parked.pid)  # that was another process of this number
                     self._parked.append(parked)
                     self._changed.notify_all()
@@ -148,7 +163,7 @@ class TaskKeeperLink:
 
     def _refuse(self, number: int) -> None:
         with self._changed:
-            self._is_coming = False
+            self._coming = max(0, self._coming - 1)
             self._refusal = number
             self._changed.notify_all()
 
@@ -156,7 +171,7 @@ class TaskKeeperLink:
         """Whether what has ended was told what to become, before or now."""
         pid = message["pid"]
         with self._changed:
-            self._is_coming = self._is_coming or message["parks"]
+            self._coming += message["parks"]
             if pid in self._given_up:
                 self._given_up.discard(pid)
                 return False

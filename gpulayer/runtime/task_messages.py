@@ -18,11 +18,12 @@ class _Spoken(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
 
 
 class Hello(_Spoken, frozen=True):
-    """A rank is there; with the reading ends of its two pipes where it has pipes of its own."""
+    """A rank is there; with the reading ends of its pipes: of stdout and stderr where it made these itself, and of its stacks."""
 
     rank: int
     local_rank: int
     pid: int
+    at: float | None = None
 
 
 class Failed(_Spoken, frozen=True):
@@ -34,6 +35,15 @@ class Failed(_Spoken, frozen=True):
 
 class Returned(_Spoken, frozen=True):
     """A rank's script has run to its end."""
+
+    at: float | None = None
+
+
+class Mark(_Spoken, frozen=True):
+    """A rank has reached a step (`protocol.MARKS`), at this moment of the machine's monotonic clock."""
+
+    name: str
+    at: float
 
 
 class Launcher(_Spoken, frozen=True):
@@ -63,7 +73,7 @@ class ReadRendezvous(_Spoken, frozen=True, tag="read_rendezvous"):
     """Where does node 0 listen?"""
 
 
-PeerMessage = Hello | Failed | Returned | Launcher | Exited | PublishRendezvous | ReadRendezvous
+PeerMessage = Hello | Failed | Returned | Mark | Launcher | Exited | PublishRendezvous | ReadRendezvous
 _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(PeerMessage))
 
 

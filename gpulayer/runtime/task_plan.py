@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from gpulayer.protocol import Device, Failure, JobId, RankOutcome, StopReason, Stream, TaskId
+from gpulayer.runtime.direct import MeetingPoint
 from gpulayer.spec import AnyJob, DistributedJob
 
 EndReason = StopReason | Literal["timeout"]
@@ -33,6 +35,11 @@ class TaskPlan:
         workspace: holds `source/` (the working directory), `inputs/` and `output/`.
         env: the whole environment of the processes (`rank_environment.task_environment`).
         start: whether a Python command may start in a parked interpreter.
+        launcher: who starts the ranks; None for a command.
+        cold_reason: why that is another than `warm`, where warm was to be tried.
+        meeting: where ranks meet that no torchrun starts.
+        begun_at: when this worker took the assignment in, in monotonic seconds: what `RankOutcome.marks` count from.
+        fetched_at: when source and inputs were there, likewise.
     """
 
     spec: AnyJob
@@ -47,6 +54,11 @@ class TaskPlan:
     workspace: Path
     env: dict[str, str]
     start: Literal["auto", "cold"] = "auto"
+    launcher: Literal["torchrun", "direct", "warm"] | None = None
+    cold_reason: str | None = None
+    meeting: MeetingPoint | None = None
+    begun_at: float = field(default_factory=time.monotonic)
+    fetched_at: float | None = None
 
     @property
     def local_ranks(self) -> int:

@@ -10,26 +10,29 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from gpulayer.errors import Interrupted
-from gpulayer.protocol import Failure, FailureReason
+from gpulayer.protocol import Failure, FailureReason, RankOutcome
 from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.exit_reason import MemoryKills, describe_exit
 from gpulayer.runtime.output import OutputReader
-from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.process import Keeper, TaskOpener
+from gpulayer.runtime.rank_stacks import parse_stacks
 from gpulayer.runtime.task_blame import Blame
 from gpulayer.runtime.task_channel import TaskChannel
 from gpulayer.runtime.task_failure import describe_rank_failure
 from gpulayer.runtime.task_inbox import TaskInbox
-from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, PeerMessage, Returned
+from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, Mark, PeerMessage, Returned
 from gpulayer.runtime.task_plan import SHORT_SECONDS, EndReason, TaskEvents, TaskPlan, TaskResult
 from gpulayer.runtime.task_processes import START_SECONDS, ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
 from gpulayer.runtime.task_signals import ask_to_end
+from gpulayer.runtime.task_stacks import StackDumps
 from gpulayer.runtime.task_start import TaskStart
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 from gpulayer.spec import DistributedJob
@@ -40,12 +43,22 @@ _log = logging.getLogger(__name__)
 _UNKNOWN_END_SECONDS = 0.5
 # Node 0's launcher stays until the other nodes' ranks run: they may still be loading torch.
 _LAUNCHER_END_SECONDS = 120.0
+# How long ranks have to say what they are doing, before they are stopped: until all have begun, and then a moment more.
+_STACKS_SECONDS = 0.5
+_STACKS_REST_SECONDS = 0.02
 
 
 class TaskProcess:
-    """One attempt; `run`, or `start` and then `wait`. All methods may be called from any thread."""
+    """One attempt; `run`, or `start` and then `wait`. All methods may be called from any thread.
 
-    def __init__(self, plan: TaskPlan, keeper: Keeper, events: TaskEvents) -> None:
+    Args:
+        plan: what to run.
+        keeper: below which.
+        events: told how it goes.
+        zygote: where ranks start that are to start warm.
+    """
+
+    def __init__(self, plan: TaskPlan, keeper: Keeper, events: TaskEvents, zygote: TaskOpener | None = None) -> None:
         self._plan = plan
         self._keeper = keeper
         self._events = events
@@ -66,7 +79,8 @@ class TaskProcess:
         self._done = threading.Event()
         self._result = TaskResult(state="failed", ranks=(), failure=self._describe_failure("start", "A fault in GPUlayer."))
         self._processes: TaskProcesses | None = None
-        self._start = TaskStart(plan, keeper)
+        self._start = TaskStart(plan, keeper, zygote)
+        self._stacks = StackDumps(keeper.thread, lambda: self._inbox.put(self._handle_stacks))
 
     def start(self) -> None:
         """Start the attempt on a thread of its own; whatever keeps it from running is in the result."""
@@ -113,7 +127,8 @@ class TaskProcess:
                 self._keeper.thread, self._events.on_output, self._fault_handler("its output can't be taken in any more")
             )
             at_end.callback(self._reader.finish)
-            self._processes = self._keeper.open_task(
+            at_end.callback(self._stacks.close)
+            self._processes = self._start.open(
                 on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
                 on_lost=lambda: self._inbox.put(self._handle_loss),
             )
@@ -122,6 +137,7 @@ class TaskProcess:
                 self._processes.channel,
                 self._ranks,
                 self._reader,
+                self._stacks,
                 self._events,
                 on_message=lambda peer, message: self._inbox.put(lambda: self._handle_message(peer, message)),
                 on_close=lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)),
@@ -135,9 +151,9 @@ class TaskProcess:
             self._lost = True
             self._give_up("lost", f"The process could not be started: {error}")
             return
-        if not self._is_distributed:
-            for rank in self._ranks:
-                rank.pid = self._start.pid
+        for rank in self._ranks:
+            rank.pid = self._start.rank_pids.get(rank.rank)
+        if self._start.launcher_pid is None:
             self._start_clock()
         self._inbox.set_deadline("lasting", SHORT_SECONDS, self._handle_lasting)
 
@@ -148,10 +164,10 @@ class TaskProcess:
         if self._confirm_start():
             self._inbox.drop_deadline("start")
             self._events.on_lasting()
-        elif not self._is_over and self._processes is not None and self._start.pid is not None:
+        elif not self._is_over:
             if not self._inbox.has_deadline("start"):
                 self._inbox.set_deadline("start", START_SECONDS, self._handle_stuck_start)
-            self._processes.when_started(self._start.pid, lambda: self._inbox.put(self._handle_lasting))
+            self._start.when_changed(lambda: self._inbox.put(self._handle_lasting))
 
     def _handle_stuck_start(self) -> None:
         self._give_up(
@@ -159,7 +175,7 @@ class TaskProcess:
         )
 
     def _confirm_start(self) -> bool:
-        """Whether the first process runs, or has run; one that could not ends the attempt."""
+        """Whether what was started runs, or has run; what could not ends the attempt."""
         try:
             is_done = self._start.is_done()
         except StartFailed as error:
@@ -188,7 +204,10 @@ class TaskProcess:
             case Failed():
                 self._handle_failed(peer, message)
             case Returned():
-                self._handle_returned(peer)
+                self._handle_returned(peer, message)
+            case Mark():
+                if (rank := self._ranks.find_peer(peer)) is not None:
+                    rank.mark(message.name, message.at)
             case Launcher():
                 self._launcher = peer
             case Exited():
@@ -196,10 +215,12 @@ class TaskProcess:
 
     def _handle_hello(self, peer: ChannelPeer, message: Hello) -> None:
         rank, pid = self._ranks.find(message.rank), message.pid
-        if rank is None or rank.peer is not None or (not self._is_distributed and pid != self._start.pid):
+        if rank is None or rank.peer is not None or (self._start.launcher_pid is None and pid != rank.pid):
             return  # a process that a rank started, with the same environment
         was_unknown = rank.pid is None
         rank.peer, rank.pid = peer, pid
+        if message.at is not None:
+            rank.mark("entered", message.at)
         self._start_clock()
         if self._is_distributed and self._ranks.all_connected and self._launcher is not None:
             self._launcher.send({"type": "ranks_started"})
@@ -218,9 +239,11 @@ class TaskProcess:
         else:
             peer.send({"type": "ack"})
 
-    def _handle_returned(self, peer: ChannelPeer) -> None:
+    def _handle_returned(self, peer: ChannelPeer, message: Returned) -> None:
         rank = self._ranks.find_peer(peer)
         if rank is not None and not rank.failed:
+            if message.at is not None:
+                rank.mark("returned", message.at)
             self._note_returned(rank)
 
     def _note_returned(self, rank: LocalRank) -> None:
@@ -234,15 +257,16 @@ class TaskProcess:
             rank.hung_up = True
 
     def _handle_exit(self, ended: ProcessExit, *, from_launcher: bool) -> None:
-        if ended.pid == self._start.pid and not self._confirm_start() and self._start.has_failed:
+        if not from_launcher and not self._confirm_start() and self._start.has_failed:
             return
         rank = self._ranks.find_pid(ended.pid)
         if rank is not None:
             if rank.exit is None:
                 rank.exit = ended
+                rank.mark("ended", time.monotonic())
             self._inbox.drop_deadline(f"exit of {rank.rank}")
             self._note_failed(rank)
-        elif ended.pid == self._start.pid:
+        elif ended.pid == self._start.launcher_pid:
             self._handle_launcher_end(ended)
         elif from_launcher:
             self._unknown_ends[ended.pid] = ended
@@ -303,9 +327,6 @@ class TaskProcess:
         self._stop_reason = reason
         self._inbox.drop_deadline("timeout")
         self._inbox.drop_deadline("blame")
-        alive = self._ranks.alive
-        for peer in self._unanswered:
-            peer.send({"type": "ack"})
         if reason == "timeout":
             limit = self._plan.spec.timeout_seconds
             self._failure = self._describe_failure("timeout", f"The job ran longer than its timeout of {limit:g} s.")
@@ -314,14 +335,33 @@ class TaskProcess:
             for rank in self._ranks:  # those that have not even connected as well
                 if rank.exit is None:
                     rank.collateral = rank.collateral or not (rank.failed or rank.returned)
-        if reason == "kill" or not alive:
-            self._finish()
+        if reason in ("collateral", "timeout") and self._ask_for_stacks():
+            self._inbox.set_deadline("stacks", _STACKS_SECONDS, self._end_ranks)
         else:
-            self._ask_to_end(alive)
-            if reason == "collateral":
-                self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
-            else:
-                self._inbox.set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
+            self._end_ranks()
+
+    def _ask_for_stacks(self) -> bool:
+        """Ask the ranks that are going to be stopped what they are doing, before the guilty one goes and they notice."""
+        silent = [rank for rank in self._ranks.alive if not (rank.failed or rank.returned)]
+        return self._processes is not None and self._stacks.ask(self._processes, silent)
+
+    def _handle_stacks(self) -> None:
+        if self._inbox.has_deadline("stacks"):
+            self._inbox.set_deadline("stacks", _STACKS_REST_SECONDS, self._end_ranks)
+
+    def _end_ranks(self) -> None:
+        """Have the ranks end, and wait for them as long as they may take."""
+        for peer in self._unanswered:
+            peer.send({"type": "ack"})
+        alive = self._ranks.alive
+        if self._stop_reason == "kill" or not alive:
+            self._finish()
+            return
+        self._ask_to_end(alive)
+        if self._stop_reason == "collateral":
+            self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+        else:
+            self._inbox.set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
 
     def _ask_to_end(self, ranks: list[LocalRank]) -> None:
         if self._processes is not None:
@@ -370,13 +410,22 @@ class TaskProcess:
             self._processes.close()
 
     def _build_result(self) -> TaskResult:
-        outcomes = tuple(self._start.describe(rank.outcome()) for rank in self._ranks)
+        outcomes = tuple(self._outcome(rank) for rank in self._ranks)
         failure = self._failure
         if failure is not None:
             failure = msgspec.structs.replace(failure, last_lines=self._last_lines(failure.rank))
             return TaskResult(state="failed", ranks=outcomes, failure=failure)
         state: Literal["cancelled", "succeeded"] = "cancelled" if self._stop_reason is not None else "succeeded"
         return TaskResult(state=state, ranks=outcomes, failure=None)
+
+    def _outcome(self, rank: LocalRank) -> RankOutcome:
+        if self._plan.fetched_at is not None:
+            rank.mark("fetched", self._plan.fetched_at)
+        if self._start.launched_at:
+            rank.mark("launched", self._start.launched_at)
+        outcome = self._start.describe(rank.outcome(self._plan.begun_at))
+        dump = self._stacks.of(rank.rank)
+        return msgspec.structs.replace(outcome, stacks=parse_stacks(dump, source=self._plan.workspace / "source")) if dump else outcome
 
     def _describe_failure(self, reason: FailureReason, message: str) -> Failure:
         return Failure(reason=reason, message=message, node=self._plan.node, last_lines=self._last_lines(None))

@@ -57,8 +57,8 @@ class TaskProcesses:
         on_lost: Callable[[], None],
         give_back: Callable[[], None],
     ) -> None:
-        self.cold_reason: str | None = None
-        """Why a process did not become what it was asked to in its parked interpreter."""
+        self.cold_reasons: dict[int, str] = {}
+        """By process, why it did not become what it was asked to in its parked interpreter."""
         self._link = link
         self._thread = thread
         self._on_exit = on_exit
@@ -94,6 +94,7 @@ class TaskProcesses:
         limits: Mapping[str, tuple[int, int]] | None = None,
         form: str | None = None,
         executable: str = "",
+        files: Mapping[str, int] | None = None,
     ) -> int:
         """Start a process in a session of its own and return its id; stdin is empty.
 
@@ -109,6 +110,7 @@ class TaskProcesses:
             limits: resource limits by name (`RLIMIT_CORE`), as (soft, hard).
             form: what a parked interpreter is to make of the command (`warm_start`); None starts a new program.
             executable: what `sys.executable` is there.
+            files: more open files that it is to have, duplicated into it; its environment has the number of each under this name.
 
         Raises:
             StartFailed: no process is to be had.
@@ -124,6 +126,7 @@ class TaskProcesses:
             "limits": dict(limits or {}),
             "form": form,
             "executable": executable,
+            "files": list(files or ()),
         }
         for _ in range(_MOST_PARKED_TRIED):
             try:
@@ -136,7 +139,7 @@ class TaskProcesses:
             # More than fits into the socket waits for a reader, who may have been stopped: nothing is heard here meanwhile.
             parked.connection.set_timeout(START_SECONDS)
             try:
-                parked.connection.send(message, (stdout, stderr))
+                parked.connection.send(message, (stdout, stderr, *(files or {}).values()))
                 parked.connection.set_timeout(None)
             except TimeoutError as error:  # it counts as running, so that it is ended
                 raise StartFailed(
@@ -150,6 +153,10 @@ class TaskProcesses:
             else:
                 return parked.pid
         raise StartFailed("a process for it: each that was parked had been killed")
+
+    def expect(self, count: int) -> None:
+        """Have so many parked processes on their way before the first of them is launched."""
+        self._link.park(count)
 
     def is_started(self, pid: int) -> bool:
         """Whether a process that was launched runs as it was asked to, or has run; False while it is not known yet.
@@ -167,7 +174,7 @@ class TaskProcesses:
                 if message["event"] == "failed":
                     self._forget_start(pid)
                     raise StartFailed(f"{message['at']}: {os.strerror(message['errno'])}")
-                self.cold_reason = message["why"]
+                self.cold_reasons[pid] = message["why"]
         self._forget_start(pid)
         if connection.was_reset:
             raise StartFailed("it was killed before it began")

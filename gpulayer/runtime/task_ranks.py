@@ -6,10 +6,10 @@ Bookkeeping only: `task_process` feeds it and acts on what it answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from gpulayer.protocol import RankError, RankOutcome
+from gpulayer.protocol import MARKS, RankError, RankOutcome
 from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.task_processes import ProcessExit
 
@@ -40,6 +40,8 @@ class LocalRank:
     """Its connection ended without a word, so most likely its process has, and its status follows."""
     exit: ProcessExit | None = None
     collateral: bool = False
+    marks: dict[str, float] = field(default_factory=dict)
+    """When it reached which step (`protocol.MARKS`), in monotonic seconds."""
 
     @property
     def is_alive(self) -> bool:
@@ -53,8 +55,13 @@ class LocalRank:
     def has_failed(self) -> bool:
         return self.failed or (self.exit is not None and not self.has_succeeded)
 
-    def outcome(self) -> RankOutcome:
-        """How it ended, for the record."""
+    def mark(self, name: str, at: float) -> None:
+        """Note when it reached a step; the first word counts, but for the last training step."""
+        if name in MARKS and (name == "last_step" or name not in self.marks):
+            self.marks[name] = at
+
+    def outcome(self, begun_at: float = 0.0) -> RankOutcome:
+        """How it ended, for the record; its marks count from `begun_at`."""
         return RankOutcome(
             rank=self.rank,
             local_rank=self.local_rank,
@@ -64,6 +71,7 @@ class LocalRank:
             returned=self.returned,
             collateral=self.collateral,
             error=self.error,
+            marks={name: round(self.marks[name] - begun_at, 6) for name in MARKS if name in self.marks},
         )
 
 

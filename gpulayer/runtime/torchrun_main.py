@@ -69,7 +69,7 @@ def torchrun_words(script_and_args: list[str], env: os._Environ[str] | dict[str,
         "-P",  # the working directory holds the user's modules: none of them may stand in for ours
         "-m",
         "gpulayer.runtime.rank_main",
-        "--rank-pipes",
+        "--launcher=torchrun",
         *script_and_args,
     ]
 

@@ -9,12 +9,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from gpulayer.runtime.process_tree import IS_LINUX
-from gpulayer.runtime.task_plan import TaskPlan
-from gpulayer.runtime.torchrun import launcher_command
-from gpulayer.spec import DistributedJob
 
 StartMode = Literal["auto", "cold"]
 Form = Literal["-c", "-m", "script", "rank"]
@@ -31,6 +28,26 @@ _READ_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_")
 _READ_AT_START_NAMES = frozenset({"LANG", "LANGUAGE", "TZ", "GLIBC_TUNABLES", "HOME"})  # HOME: where the user's own packages are
 # What the kernel takes of one argument or variable (MAX_ARG_STRLEN), its end included.
 _LONGEST_WORD_BYTES = 128 * 1024
+# What torch and what comes with it (OpenMP, MKL, OpenBLAS, oneDNN, NumPy) read once, when they are loaded.
+_READ_AT_IMPORT = (
+    "TORCH",
+    "PYTORCH_",
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "GOTO_",
+    "DNNL_",
+    "ONEDNN_",
+    "ATEN_",
+    "NPY_",
+    "NUMEXPR_",
+)
+# What process groups read when they are made.
+_READ_BY_GROUPS = ("TORCHELASTIC_", "TORCH_NCCL_", "TORCH_GLOO_")
+THREADS = "OMP_NUM_THREADS"
+"""Set through the libraries after the fork (`rank_torch.py`)."""
 _SET_LATER = frozenset({"PYTHONUNBUFFERED"})
 
 
@@ -56,24 +73,39 @@ class Start:
         return self.argv[0]
 
 
-def start_of(plan: TaskPlan, parked_python: str, parked_env: Mapping[str, str]) -> Start:
-    """How the first process of a task starts: its command, or the launcher of its ranks; see `plan_start`."""
-    if isinstance(plan.spec, DistributedJob):
-        return Start(argv=launcher_command(plan.spec, plan.python), is_python=True)
-    return plan_start(plan.spec.argv, plan.env, python=plan.python, parked_python=parked_python, parked_env=parked_env, mode=plan.start)
+class Parked(Protocol):
+    """Where interpreters are parked: a keeper, or a zygote."""
+
+    python: str
+    environment: dict[str, str]
 
 
-def plan_start(
-    argv: Sequence[str], env: Mapping[str, str], *, python: str, parked_python: str, parked_env: Mapping[str, str], mode: StartMode
-) -> Start:
+def rank_start(words: Sequence[str], env: Mapping[str, str], *, python: str, parked: Parked, mode: StartMode, has_torch: bool) -> Start:
+    """How a rank starts that no torchrun starts.
+
+    Args:
+        words: for `rank_main`, its own options before the script.
+        env: the task's environment; what each rank is told besides, nothing reads at its start.
+        python: the worker's interpreter.
+        parked: where an interpreter is parked for it.
+        mode: as in `command_start`.
+        has_torch: whether torch is imported there, and has read its variables.
+    """
+    command = [python, "-c", _RANK_PROGRAM, *words]
+    reason = _refuse("rank", command, env, python=python, parked=parked, mode=mode)
+    if reason is None and has_torch:
+        reason = _refuse_imported(env, parked.environment)
+    return Start(argv=command, is_python=True, form="rank" if reason is None else None, cold_reason=reason)
+
+
+def command_start(argv: Sequence[str], env: Mapping[str, str], *, python: str, parked: Parked, mode: StartMode) -> Start:
     """Decide how a command starts.
 
     Args:
         argv: the command; `python` means the worker's.
         env: its environment.
         python: the worker's interpreter.
-        parked_python: the one that is parked.
-        parked_env: the environment that this one was started with.
+        parked: where an interpreter is parked for it.
         mode: `cold` to start everything as a new program.
     """
     command = list(argv)
@@ -92,7 +124,7 @@ def plan_start(
         command[0] = found
     elif form == "rank":
         form = "-m"
-    reason = _refuse(form, command, env, python=python, parked_python=parked_python, parked_env=parked_env, mode=mode)
+    reason = _refuse(form, command, env, python=python, parked=parked, mode=mode)
     return Start(argv=command, is_python=True, form=form if reason is None else None, cold_reason=reason)
 
 
@@ -117,17 +149,17 @@ def _refuse(
     env: Mapping[str, str],
     *,
     python: str,
-    parked_python: str,
-    parked_env: Mapping[str, str],
+    parked: Parked,
     mode: StartMode,
 ) -> str | None:
     if mode == "cold":
         return "GPULAYER_START=cold"
     if not IS_LINUX:
         return "interpreters are parked on Linux only"
-    if python != parked_python:
+    if python != parked.python:
         return "the parked interpreter is another one"
     # What is as it was when the interpreter started was good enough for that.
+    parked_env = parked.environment
     set_anew = {name: value for name, value in env.items() if parked_env.get(name) != value}
     words = [*command, *(f"{name}={value}" for name, value in set_anew.items())]
     if any(len(word) * 4 >= _LONGEST_WORD_BYTES and len(os.fsencode(word)) >= _LONGEST_WORD_BYTES for word in words):
@@ -136,6 +168,22 @@ def _refuse(
         return "the command has interpreter options, or no program"
     differing = sorted(name for name in set_anew.keys() | (parked_env.keys() - env.keys()) if _is_read_at_start(name))
     return f"its environment has another {', '.join(differing)}" if differing else None
+
+
+def _refuse_imported(env: Mapping[str, str], parked_env: Mapping[str, str]) -> str | None:
+    """Why the modules that are loaded would not be as if this environment had been there when they were imported."""
+    names = env.keys() | parked_env.keys()
+    differing = sorted(name for name in names if env.get(name) != parked_env.get(name) and _is_read_by_torch(name))
+    if differing:
+        return f"its environment has another {', '.join(differing)}, which torch reads as it is imported"
+    threads = env.get(THREADS)
+    if threads is not None and not (threads.isascii() and threads.isdigit() and int(threads) > 0):
+        return f"its {THREADS} is {threads!r} and no number"
+    return None
+
+
+def _is_read_by_torch(name: str) -> bool:
+    return name.startswith(_READ_AT_IMPORT) and name != THREADS and not name.startswith(_READ_BY_GROUPS)
 
 
 def _is_read_at_start(name: str) -> bool:

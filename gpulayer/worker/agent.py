@@ -40,6 +40,7 @@ from gpulayer.worker.address import address_towards
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.heartbeat import HeartbeatLoop
+from gpulayer.worker.launching import make_zygote
 from gpulayer.worker.seen import SeenAttempts
 from gpulayer.worker.server_link import PASSING, Retries, ServerLink
 from gpulayer.worker.slots import Slots, own_devices
@@ -328,6 +329,7 @@ class Agent:
         config = self._config
         config.work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._workspaces = WorkspaceRoot(config.work_dir / "workspaces", self._boot)
+        keeper = Keeper.start(config.python, spares=min(len(devices), MOST_SPARES))
         self._place = TaskPlace(
             worker_id=self._registered.worker_id,
             boot=self._boot,
@@ -337,7 +339,8 @@ class Agent:
             environment=settings.inherited_environment() if config.environment is None else config.environment,
             link=self._link,
             cache=ArtifactCache(config.work_dir / "artifacts", self._link.get_artifact),
-            keeper=Keeper.start(config.python, spares=min(len(devices), MOST_SPARES)),
+            keeper=keeper,
+            zygote=make_zygote(keeper, warm=config.warm, preload=config.preload, devices=len(devices)),
             slots=Slots(devices),
             start=config.start,
         )
@@ -382,7 +385,7 @@ class Agent:
             if self._heartbeat is not None:
                 self._heartbeat.stop()
             if self._place is not None:
-                self._place.keeper.close()
+                self._place.close()
             if self._workspaces is not None:
                 self._workspaces.close()
         finally:

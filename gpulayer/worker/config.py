@@ -25,6 +25,8 @@ class WorkerConfig:
         local: started by the control plane on its own machine; ends when idle and without a server for a minute.
         environment: what jobs inherit; None: this process's own.
         start: whether Python jobs may start in parked interpreters.
+        warm: when it imports torch for the ranks that start warm: `first` for the first job of the kind, `ahead` as it starts, `never`.
+        preload: what is imported there besides.
     """
 
     name: str
@@ -36,6 +38,8 @@ class WorkerConfig:
     local: bool = False
     environment: dict[str, str] | None = field(default=None, repr=False)
     start: Literal["auto", "cold"] = field(default_factory=settings.start_mode)
+    warm: Literal["first", "ahead", "never"] = field(default_factory=settings.warm_mode)
+    preload: tuple[str, ...] = field(default_factory=settings.preload)
 
     def cpu_device_count(self) -> int:
         """How many `cpu` devices it offers: the cores that this process may use, which a container may have limited."""

@@ -25,24 +25,25 @@ class Meeting:
         self._fields = fields
         self._give_up = give_up
 
-    def publish(self, address: str, port: int) -> None:
-        """Say where node 0 listens; blocks until it is stored.
+    def publish(self, address: str, port: int, give_up: threading.Event | None = None) -> None:
+        """Say where node 0 listens; blocks until it is stored, or until another `give_up` than the attempt's is set.
 
         Raises:
             Interrupted: the attempt is over.
         """
         request = PublishRendezvous(address=address, port=port, **self._fields)
-        self._link.patiently(lambda: self._link.call("publish_rendezvous", request), self._give_up)
+        self._link.patiently(lambda: self._link.call("publish_rendezvous", request), give_up or self._give_up)
 
-    def read(self) -> tuple[str, int]:
-        """Where node 0 listens; blocks until it has said so.
+    def read(self, give_up: threading.Event | None = None) -> tuple[str, int]:
+        """Where node 0 listens; blocks until it has said so, or until another `give_up` than the attempt's is set.
 
         Raises:
             Interrupted: the attempt is over.
         """
         request = ReadRendezvous(wait=LONG_POLL_SECONDS, **self._fields)
-        while not self._give_up.is_set():
-            found: Rendezvous = self._link.patiently(lambda: self._link.call("read_rendezvous", request), self._give_up)
+        given_up = give_up or self._give_up
+        while not given_up.is_set():
+            found: Rendezvous = self._link.patiently(lambda: self._link.call("read_rendezvous", request), given_up)
             if found.address is not None and found.port is not None:
                 return found.address, found.port
         raise Interrupted("The attempt ended before its nodes met.")

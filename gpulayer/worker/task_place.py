@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,7 @@ from gpulayer.protocol import TaskAssignment, WorkerId
 from gpulayer.runtime.process import Keeper
 from gpulayer.runtime.rank_environment import task_environment
 from gpulayer.runtime.task_plan import TaskPlan
+from gpulayer.runtime.zygote import Zygote
 from gpulayer.spec import DistributedJob
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.server_link import ServerLink
@@ -29,11 +31,12 @@ class TaskPlace:
     link: ServerLink
     cache: ArtifactCache
     keeper: Keeper
+    zygote: Zygote | None
     slots: Slots
     start: Literal["auto", "cold"]
 
-    def plan(self, task: TaskAssignment, workspace: Path) -> TaskPlan:
-        """The task as the runtime starts it, in a workspace that is ready."""
+    def plan(self, task: TaskAssignment, workspace: Path, *, begun_at: float) -> TaskPlan:
+        """The task as the runtime starts it, in a workspace that is ready; it was taken in at `begun_at`, in monotonic seconds."""
         spec = task.spec
         environment = task_environment(
             self.environment,
@@ -62,4 +65,19 @@ class TaskPlace:
             workspace=workspace,
             env=environment,
             start=self.start,
+            begun_at=begun_at,
+            fetched_at=time.monotonic(),
         )
+
+    def wake(self) -> None:
+        """Have every task that waits here for something look whether it is to give up."""
+        self.link.wake()
+        self.slots.wake()
+        if self.zygote is not None:
+            self.zygote.wake()
+
+    def close(self) -> None:
+        """End whatever still runs here."""
+        if self.zygote is not None:
+            self.zygote.close()
+        self.keeper.close()

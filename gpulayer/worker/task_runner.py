@@ -5,6 +5,7 @@ Fetch, prepare, run, ship output, report. Processes are the runtime's matter; wh
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -36,6 +37,7 @@ from gpulayer.protocol import (
 )
 from gpulayer.runtime.task_plan import TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
+from gpulayer.worker.launching import prepare_ranks
 from gpulayer.worker.log_sender import REST_BYTES, LogSender
 from gpulayer.worker.meeting import Meeting
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
@@ -50,10 +52,6 @@ LEAVE_FLUSH_SECONDS = 5.0
 """How long a worker that takes its leave goes on sending what its tasks have printed."""
 
 _log = logging.getLogger(__name__)
-
-
-class _Stopped(Exception):
-    """An order to stop came before there was a process to be stopped."""
 
 
 class TaskRunner:
@@ -95,6 +93,7 @@ class TaskRunner:
         self._outputs: OutputStore | None = None  # while the outputs are being stored
         self._end_storing = threading.Event()
         self._silent = False  # the outcome is nobody's business any more: lost, orphaned or leaving
+        self._begun_at = time.monotonic()
         self._started_at: float | None = None  # monotonic
         self._sender: LogSender | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
@@ -187,14 +186,15 @@ class TaskRunner:
         try:
             self._place.slots.hold(self.assignment.devices, self.ref, wait_seconds=DEVICE_SECONDS, give_up=self._stopped)
             plan = self._prepare()
-            process = self._make_process(plan)
-        except (_Stopped, Interrupted):
+        except Interrupted:
             return TaskResult(state="cancelled", ranks=(), failure=None)
         except (GPUlayerError, OSError) as error:
             if self._stopped.is_set():
                 return TaskResult(state="cancelled", ranks=(), failure=None)
             return self._not_started(str(error))
-        return process.run()
+        with plan.meeting or contextlib.nullcontext():
+            process = self._make_process(plan)
+            return process.run() if process is not None else TaskResult(state="cancelled", ranks=(), failure=None)
 
     def _prepare(self) -> TaskPlan:
         self._workspace.create()
@@ -214,13 +214,15 @@ class TaskRunner:
             sha256 = file.sha256
             artifact = self._place.link.patiently(lambda sha256=sha256: self._place.cache.get(sha256), self._stopped)  # type: ignore[misc]
             self._workspace.add_input(name, file, artifact)
-        return self._place.plan(self.assignment, self._workspace.path)
+        plan = self._place.plan(self.assignment, self._workspace.path, begun_at=self._begun_at)
+        return prepare_ranks(plan, self._place.zygote, self._meeting, self._stopped)
 
-    def _make_process(self, plan: TaskPlan) -> TaskProcess:
-        process = TaskProcess(plan, self._place.keeper, self)
+    def _make_process(self, plan: TaskPlan) -> TaskProcess | None:
+        """None where an order to stop came first: there is nothing to be stopped."""
+        process = TaskProcess(plan, self._place.keeper, self, self._place.zygote)
         with self._lock:
             if self._stopped.is_set():
-                raise _Stopped
+                return None
             self._process = process
         return process
 
@@ -339,8 +341,7 @@ class TaskRunner:
         with self._lock:
             self._stopped.set()
             process = self._process
-        self._place.link.wake()
-        self._place.slots.wake()
+        self._place.wake()
         if process is not None:
             process.stop(reason)
 
@@ -364,7 +365,7 @@ class TaskRunner:
         if self._sender is not None:
             self._sender.abandon()
         self._stop_storing()
-        self._place.link.wake()
+        self._place.wake()
 
     def _not_started(self, message: str) -> TaskResult:
         return TaskResult(state="failed", ranks=(), failure=self._placed(Failure(reason="start", message=message)))

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from gpulayer import settings
 from gpulayer.protocol import Device, Failure, JobId, TaskId
+from gpulayer.runtime.direct import open_meeting
 from gpulayer.runtime.process import Keeper
-from gpulayer.runtime.rank_environment import task_environment
+from gpulayer.runtime.rank_environment import LOOPBACK, task_environment
 from gpulayer.runtime.task_plan import TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
+from gpulayer.runtime.zygote import Zygote
 from gpulayer.spec import CommandJob, DistributedJob
 
 RESULT_SECONDS = 60.0
@@ -103,9 +105,10 @@ def start_task(
     nodes: int = 1,
     meeting: Meeting | None = None,
     python: str = sys.executable,
+    zygote: Zygote | None = None,
     **options,
 ) -> RunningTask:
-    """Start a command (`argv`) or a script under torchrun (`script`) in a workspace made from `files`."""
+    """Start a command (`argv`) or a script on ranks (`script`, under torchrun or `launcher`) in a workspace made from `files`."""
     source = workspace / "source"
     for folder in (source, workspace / "inputs", workspace / "output"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -126,6 +129,13 @@ def start_task(
         workspace=workspace,
         ranks_per_node=devices if argv is None else 1,
     )
+    events = RecordedEvents(meeting)
+    launcher = None if isinstance(spec, CommandJob) else spec.launcher
+    point = None
+    if launcher in ("direct", "warm"):
+        point = open_meeting(
+            node=node, nodes=nodes, address=LOOPBACK, publish=events.publish_rendezvous, read=events.read_rendezvous
+        )
     plan = TaskPlan(
         spec=spec,
         task_id=TaskId(f"job.{node}"),
@@ -139,9 +149,10 @@ def start_task(
         workspace=workspace,
         env=env,
         start=settings.start_mode(),
+        launcher=launcher,
+        meeting=point,
     )
-    events = RecordedEvents(meeting)
-    process = TaskProcess(plan, keeper, events)
+    process = TaskProcess(plan, keeper, events, zygote)
     process.start()
     return RunningTask(process, events, workspace)
 

@@ -230,7 +230,7 @@ def test_a_request_whose_socket_was_dropped_on_the_way_harms_no_task(tmp_path):
     keeper = Keeper.start()
     pid = keeper.pid
     assert keeper._connection is not None
-    keeper._connection.send({"op": "open_task"})
+    keeper._connection.send({"op": "open_task", "parks": 1})
     assert start_task(keeper, tmp_path, {"main.py": ""}, argv=rank_argv()).result().state == "succeeded"
     assert keeper.pid == pid
     keeper.close()

@@ -71,8 +71,8 @@ def test_spares_are_as_many_as_asked_for(tmp_path):
     for task in tasks:
         task.process.stop("cancel")
         task.result()
-    with keeper._changed:
-        assert keeper._changed.wait_for(lambda: len(keeper._task_keepers) == len(keeper._idle) == 3, 10)
+    with keeper._pool._changed:
+        assert keeper._pool._changed.wait_for(lambda: len(keeper._pool._task_keepers) == len(keeper._pool._idle) == 3, 10)
     keeper.close()
 
 
@@ -92,8 +92,8 @@ def test_a_spare_task_keeper_that_died_is_not_given_out(own_keeper, tmp_path):
     run(own_keeper, tmp_path)
     (task_keeper,) = children(own_keeper.pid)
     os.kill(task_keeper, signal.SIGKILL)
-    with own_keeper._changed:
-        assert own_keeper._changed.wait_for(lambda: not own_keeper._task_keepers, 10)
+    with own_keeper._pool._changed:
+        assert own_keeper._pool._changed.wait_for(lambda: not own_keeper._pool._task_keepers, 10)
     assert run(own_keeper, tmp_path).result().ranks[0].cold_reason is None
 
 
@@ -130,7 +130,7 @@ def test_the_keeper_ends_with_the_agent_though_a_forked_process_holds_its_files(
 
 def test_a_process_that_the_agent_forks_holds_no_end_of_the_keepers_connections(own_keeper, tmp_path):
     run(own_keeper, tmp_path)
-    connections = [own_keeper._connection, *(task_keeper.connection for task_keeper in own_keeper._task_keepers)]
+    connections = [own_keeper._connection, *(task_keeper.connection for task_keeper in own_keeper._pool._task_keepers)]
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -237,41 +237,6 @@ def test_a_job_does_not_find_what_is_kept_from_it_in_its_process(monkeypatch, tm
 
 
 # ---- preloaded modules
-
-THREAD = """
-    import threading
-    stop = threading.Event()
-    threading.Thread(target=stop.wait, daemon=True).start()
-    """
-BAD = [
-    pytest.param(THREAD, "it started 1 threads", id="thread"),
-    pytest.param("1 / 0", "ZeroDivisionError: division by zero", id="raises"),
-]
-
-
-@pytest.mark.parametrize(("source", "found"), BAD)
-def test_a_module_that_unfits_a_parent_is_named_and_nothing_is_preloaded(packages, tmp_path, source, found, caplog):
-    (packages / "sound.py").write_text("import os; BLAS = os.environ['OPENBLAS_NUM_THREADS']")
-    (packages / "unfit.py").write_text(textwrap.dedent(source))
-    keeper = Keeper.start(preload=("sound", "unfit"))
-    with keeper._changed:
-        keeper._changed.wait_for(lambda: keeper.preload_refused is not None, 10)
-    assert keeper.preload_refused.startswith("unfit: ")
-    assert found in keeper.preload_refused
-    task = run(keeper, tmp_path, ["python", "-c", "import sys; print('sound' in sys.modules, 'unfit' in sys.modules)"])
-    assert task.events.text() == "False False\n"
-    assert "unfit" in caplog.text
-    keeper.close()
-
-
-def test_a_preloaded_module_is_there_and_was_loaded_with_one_thread(packages, tmp_path):
-    (packages / "sound.py").write_text("import os; BLAS = os.environ['OPENBLAS_NUM_THREADS']")
-    keeper = Keeper.start(preload=("sound", "random"))
-    source = "import sys, os, random; print(sys.modules['sound'].BLAS, os.environ.get('OPENBLAS_NUM_THREADS'), random.random())"
-    first, second = (run(keeper, tmp_path, ["python", "-c", source]).events.text().split() for _ in range(2))
-    assert first[:2] == second[:2] == ["1", "None"]
-    assert first[2] != second[2]
-    keeper.close()
 
 
 def test_a_gpu_that_a_module_opened_is_seen(packages, tmp_path):

@@ -13,6 +13,7 @@ from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.task_channel import TaskChannel
 from gpulayer.runtime.task_messages import Hello
 from gpulayer.runtime.task_ranks import LocalRanks
+from gpulayer.runtime.task_stacks import StackDumps
 
 
 @pytest.fixture
@@ -28,11 +29,13 @@ def heard():
 @pytest.fixture
 def channel(thread, tmp_path, events, heard):
     reader = OutputReader(thread, events.on_output, pytest.fail)
+    stacks = StackDumps(thread, lambda: None)
     channel = Channel(thread, tmp_path / "channel")
     TaskChannel(
         channel,
         LocalRanks(2, 1),
         reader,
+        stacks,
         events,
         on_message=lambda peer, message: heard.put(message),
         on_close=lambda peer: heard.put("closed"),
@@ -40,6 +43,7 @@ def channel(thread, tmp_path, events, heard):
     )
     yield channel
     channel.close()
+    stacks.close()
     reader.finish()
 
 

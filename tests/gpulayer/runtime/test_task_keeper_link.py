@@ -94,7 +94,7 @@ def test_one_that_is_announced_already_is_waited_for_and_not_asked_for(played, t
     assert task_keeper.receive(wait=False) == []
     # The next one is not on its way.
     waiting = taking.submit(link.take_parked)
-    assert task_keeper.receive_one() == {"op": "park"}
+    assert task_keeper.receive_one() == {"op": "park", "count": 1}
     end = park(task_keeper, 12)
     link.receive()
     parked = waiting.result(10)
@@ -108,7 +108,7 @@ def test_a_fork_that_failed_is_said_and_tried_again(played, taking):
     task_keeper.send({"event": "park_failed", "errno": errno.EAGAIN})
     link.receive()
     waiting = taking.submit(link.take_parked)
-    assert task_keeper.receive_one() == {"op": "park"}
+    assert task_keeper.receive_one() == {"op": "park", "count": 1}
     task_keeper.send({"event": "park_failed", "errno": errno.ENOMEM})
     link.receive()
     with pytest.raises(OSError, match=os.strerror(errno.ENOMEM)):
@@ -119,12 +119,12 @@ def test_the_end_of_what_was_never_told_anything_is_nobodys(played):
     link, task_keeper = played
     end = park(task_keeper, 11)
     other = park(task_keeper, 12)
-    task_keeper.send({**EXITED, "pid": 11, "parks": False})
+    task_keeper.send({**EXITED, "pid": 11, "parks": 0})
     hear(link, lambda: [parked.pid for parked in link._parked] == [12])
     given_up = link.take_parked()
     link.give_up(given_up)
     for pid in (12, 13):
-        task_keeper.send({**EXITED, "pid": pid, "parks": False})
+        task_keeper.send({**EXITED, "pid": pid, "parks": 0})
     hear(link, lambda: link.task.heard)
     assert link.task.heard == [13]
     end.close()
@@ -144,11 +144,11 @@ def test_a_task_keeper_that_goes_interrupts_who_waits(played, taking):
 def test_a_file_that_was_dropped_on_the_way_is_a_fork_that_failed(played, taking):
     link, task_keeper = played
     task_keeper.send({"event": "park_failed", "errno": errno.EAGAIN})
-    hear(link, lambda: not link._is_coming)
+    hear(link, lambda: not link._coming)
     waiting = taking.submit(link.take_parked)
-    assert task_keeper.receive_one() == {"op": "park"}
+    assert task_keeper.receive_one() == {"op": "park", "count": 1}
     task_keeper.send({"event": "parked", "pid": 11})
-    hear(link, lambda: not link._is_coming)
+    hear(link, lambda: not link._coming)
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
         waiting.result(10)
 

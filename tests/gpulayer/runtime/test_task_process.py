@@ -377,10 +377,10 @@ class Full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("place", ["process.Channel", "output.os.pipe", "process.socket.socketpair"])
+@pytest.mark.parametrize("place", ["task_keeper_pool.Channel", "output.os.pipe", "task_keeper_pool.socket.socketpair"])
 def test_what_keeps_an_attempt_from_starting_is_its_result(keeper, tmp_path, monkeypatch, place):
-    if "process" in place:  # a spare needs none
-        monkeypatch.setattr(keeper, "_idle", deque())
+    if "pool" in place:  # a spare needs none
+        monkeypatch.setattr(keeper._pool, "_idle", deque())
     with monkeypatch.context() as patch:
         patch.setattr(f"gpulayer.runtime.{place}", Full())
         task = start_task(keeper, tmp_path, {"main.py": ""}, argv=rank_argv())

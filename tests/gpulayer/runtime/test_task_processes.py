@@ -68,7 +68,7 @@ def test_several_processes_of_one_task_each_have_their_own_end(own_keeper):
     assert [(end.pid, end.exit_code) for end in found] == [(pid, code) for pid, code in zip(pids, (3, 4, 5), strict=True)]
     assert task.is_empty
     task.close()
-    assert len(own_keeper._idle) == 1
+    assert len(own_keeper._pool._idle) == 1
 
 
 def test_a_parked_process_that_is_killed_before_it_reads_is_no_start(own_keeper):
@@ -113,7 +113,7 @@ def test_a_task_keeper_that_does_not_park_serves_no_other_task(own_keeper, monke
     monkeypatch.undo()
     parked.connection.close()
     task.close()
-    assert link not in own_keeper._idle
+    assert link not in own_keeper._pool._idle
     after = own_keeper.open_task(lambda _: None, lambda: None)
     assert after.start_process(["true"], **OPTIONS) > 0
     after.close()

@@ -142,7 +142,7 @@ def test_the_words_for_torchrun():
     }
     words = torchrun_words(["main.py", "--rdzv-id=mine"], env, python=sys.executable)
     assert {"--rdzv-backend=gpulayer", "--rdzv-id=j1.2", "--nnodes=2", "--nproc-per-node=4", "--max-restarts=0"} < set(words)
-    assert words[-3:] == ["--rank-pipes", "main.py", "--rdzv-id=mine"]
+    assert words[-3:] == ["--launcher=torchrun", "main.py", "--rdzv-id=mine"]
 
 
 def test_a_python_that_cannot_watch_ranks_is_refused_by_name(monkeypatch):

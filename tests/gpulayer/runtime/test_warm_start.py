@@ -3,16 +3,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gpulayer.runtime.warm_start import plan_start
+from gpulayer.runtime.warm_start import command_start
 
 PYTHON = sys.executable
 
 
 def plan(argv, env=None, *, mode="auto", parked_python=PYTHON, parked_env=None):
-    return plan_start(argv, env or {}, python=PYTHON, parked_python=parked_python, parked_env=parked_env or {}, mode=mode)
+    parked = SimpleNamespace(python=parked_python, environment=parked_env or {})
+    return command_start(argv, env or {}, python=PYTHON, parked=parked, mode=mode)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_forms_that_a_parked_interpreter_can_become(argv, form):
         ["python", "-u", "script.py"],
         ["python", "compiled.pyc"],
         ["python", "-c", "'\udcff'"],
-        ["python", "-m", "gpulayer.runtime.rank_main", "--rank-pipes", "main.py"],
+        ["python", "-m", "gpulayer.runtime.rank_main", "--launcher=direct", "main.py"],
     ],
 )
 def test_forms_that_start_as_a_new_program(argv):
