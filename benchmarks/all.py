@@ -22,6 +22,7 @@ NOT_BENCHMARKS = frozenset(
         "startup_rank",
         "startup_runs",
         "table",
+        "thread_rank",
     }
 )
 FOLDER = Path(__file__).parent
@@ -35,7 +36,7 @@ def names() -> list[str]:
 def main() -> None:
     """Run them; the exit code tells of one that failed, never of one that was slow."""
     made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--quick", action="store_true", help="under a minute each")
+    made.add_argument("--quick", action="store_true", help="under a minute each, distributed_startup under 150 s")
     made.add_argument("--results", type=Path, help="a folder: each one's --json output goes to NAME.jsonl there")
     made.add_argument("only", nargs="*", help="these alone; without any, all")
     options = made.parse_args()

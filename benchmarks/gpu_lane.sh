@@ -36,11 +36,12 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"
 
 # 5: no test is marked so; that is said, and is no failure.
 # shellcheck disable=SC2016
-part 240 tests.txt bash -c '"$1" -m pytest -q -m gpu --timeout 120; code=$?; [ "$code" -ne 5 ] || { echo "No test is marked gpu."; exit 0; }; exit "$code"' _ "$python"
-part 30 import_time.jsonl "$python" benchmarks/import_time.py --quick --json
-part 80 dispatch.jsonl "$python" benchmarks/dispatch.py --quick --json --stages
-part 60 log_throughput.jsonl "$python" benchmarks/log_throughput.py --quick --json
-part 60 transfer.jsonl "$python" benchmarks/transfer.py --quick --json
-part 70 responsiveness.jsonl "$python" benchmarks/responsiveness.py --quick --json
+part 180 tests.txt bash -c '"$1" -m pytest -q -m gpu --timeout 120; code=$?; [ "$code" -ne 5 ] || { echo "No test is marked gpu."; exit 0; }; exit "$code"' _ "$python"
+part 20 import_time.jsonl "$python" benchmarks/import_time.py --quick --json
+part 70 dispatch.jsonl "$python" benchmarks/dispatch.py --quick --json --stages
+part 50 log_throughput.jsonl "$python" benchmarks/log_throughput.py --quick --json
+part 50 transfer.jsonl "$python" benchmarks/transfer.py --quick --json
+part 60 responsiveness.jsonl "$python" benchmarks/responsiveness.py --quick --json
+part 150 distributed_startup.jsonl "$python" benchmarks/distributed_startup.py --quick --json --stages
 "$python" benchmarks/table.py "$results"/*.jsonl >"$results/tables.md"
 exit "$failed"

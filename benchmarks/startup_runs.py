@@ -27,8 +27,8 @@ from gpulayer.bundle.archive import Bundle
 from gpulayer.protocol import RankOutcome, TaskStatus
 
 SCRIPT = Path(__file__).parent / "startup_rank.py"
-BY_HAND_SECONDS = 180.0
-"""More than any start by hand takes; what runs longer hangs, and is ended."""
+START_SECONDS = 180.0
+"""More than any start takes; what runs longer hangs, and is ended."""
 STAGES = {
     "dispatch": "from submit until the last rank's process is told what to run",
     "start": "until the script's first line, in the last rank",
@@ -125,7 +125,7 @@ def _processes(commands: Sequence[list[str]], **options: Any) -> Iterator[list[s
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
 
-    deadline = threading.Timer(BY_HAND_SECONDS, end_all)
+    deadline = threading.Timer(START_SECONDS, end_all)
     deadline.daemon = True
     try:
         started.extend(subprocess.Popen(argv, text=True, stdin=subprocess.DEVNULL, **options) for argv in commands)
@@ -153,6 +153,7 @@ def start_as_job(client: gpulayer.Client, shape: Shape, launcher: str) -> Start:
 
     Raises:
         OtherLauncher: its ranks were not started as asked.
+        TimeoutError: it hangs.
     """
     nonce = uuid.uuid4().hex
     spec = gpulayer.DistributedJob(
@@ -166,7 +167,11 @@ def start_as_job(client: gpulayer.Client, shape: Shape, launcher: str) -> Start:
     source = Bundle({SCRIPT.name: SCRIPT})
     began = time.monotonic()
     job = client.submit(spec, source=source)
-    job.wait()
+    try:
+        job.wait(START_SECONDS)
+    except TimeoutError:
+        job.cancel(force=True)
+        raise
     ended = time.monotonic()
     assert job.status.state is gpulayer.JobState.SUCCEEDED, job.status
     ranks = _checked([line.text for line in job.logs() if line.stream == "stdout"], nonce, shape)

@@ -73,11 +73,13 @@ def start(
     A second machine needs the server's address and a token (`gpulayer token create --join`). On the server's own machine
     neither is needed: the home's files say where it is.
     """
+    from gpulayer.worker.address import own_address
     from gpulayer.worker.agent import Agent
     from gpulayer.worker.config import WorkerConfig
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
+    address = None if address is None else own_address(address)
     token = read_token(token_stdin, token_file, kind="Join token", fix=HOW_TO_JOIN)
     if server is not None:
         server, in_address = named_root(server)
@@ -121,10 +123,29 @@ def _check_server(transport: Transport) -> None:
     """
     try:
         transport.call(CALLS["get_health"], GetHealth())
-    except ServerUnreachable:
-        raise
+    except ServerUnreachable as error:
+        url = getattr(transport, "url", None)
+        raise (error if url is None else _from_where(error, url)) from error
     except GPUlayerError as error:
         logging.getLogger(__name__).debug("the server answers: %s", error)
+
+
+def _from_where(error: ServerUnreachable, url: str) -> ServerUnreachable:
+    """The error, with the server's address and the one here from which it was tried; or that there is no way to it.
+
+    Raises:
+        ServerUnreachable: this machine has no way there at all.
+    """
+    from gpulayer.client.exchange import Trouble
+    from gpulayer.worker.address import tunnel_to, ways_to
+
+    ways = ways_to(url)
+    fix = error.fix
+    if error.details.get("trouble") == Trouble.NOBODY and not any(way.is_loopback for way in ways):
+        fix = f"Does the server run, and listen at that address (--ServerApp.ip), with no firewall between? {tunnel_to(url)}"
+    return ServerUnreachable(
+        error.message, asked=error.asked, found=f"{error.found}; tried {', '.join(map(str, ways))}", fix=fix, details=error.details
+    )
 
 
 def _run(agent: Any, *, check_server: Callable[[], None] | None = None) -> int:

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode
 
 import msgspec
 
@@ -22,6 +22,7 @@ from gpulayer.client.artifact_file import send_parts, write_artifact
 from gpulayer.client.direct import DirectExchange
 from gpulayer.client.exchange import Exchange, ExchangeClosed, FilePart, HttpAnswer, HttpRequest, NoAnswer, Trouble
 from gpulayer.client.held_calls import pause_after
+from gpulayer.client.server_address import split_address
 from gpulayer.errors import Interrupted, InvalidSpec, ServerUnreachable
 from gpulayer.protocol import Digest, Message, Registered
 
@@ -47,13 +48,9 @@ class HttpTransport:
     """
 
     def __init__(self, url: str, token: str | None, *, description: str | None = None) -> None:
-        parts = urlsplit(url)
+        parts, port = split_address(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidSpec("An address starts with http:// or https:// and names a host.", asked=f"url={url!r}")
-        try:
-            port = parts.port
-        except ValueError as error:
-            raise InvalidSpec("A port is a number up to 65535.", asked=f"url={url!r}", found=str(error)) from error
         if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
             raise InvalidSpec("A token is made of printable ASCII characters, without spaces.", fix="Was all of it copied, and no more?")
         self.url = url.rstrip("/") + "/"
@@ -186,7 +183,7 @@ class HttpTransport:
             asked=f"{request.method} {request.target.partition('?')[0]}",
             found=str(error),
             fix=fix,
-            details={"cut": _was_sent(error), "refused": error.was_refused},
+            details={"trouble": error.trouble.value, "cut": _was_sent(error), "refused": error.was_refused},
         )
 
 

@@ -47,7 +47,10 @@ def _what_they_did(ranks: Iterable[RankOutcome], place: Place) -> list[str]:
     if left <= 0:
         return lines
     unnamed = sorted(rank for group in list(doing.values())[ACTIVITIES_NAMED:] for rank in group)
-    return [*lines[:ACTIVITIES_NAMED], f"{'Rank' if len(unnamed) == 1 else 'Ranks'} {numbers(unnamed)} elsewhere."]
+    return [
+        *lines[:ACTIVITIES_NAMED],
+        f"{'Rank' if len(unnamed) == 1 else 'Ranks'} {numbers(unnamed)} {'was' if len(unnamed) == 1 else 'were'} elsewhere.",
+    ]
 
 
 def activity_of(stacks: Sequence[ThreadStack], place: Place) -> str | None:

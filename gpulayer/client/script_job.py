@@ -22,7 +22,7 @@ def script_job(
         args: the script's arguments.
         nodes: how many workers take part.
         devices: whole devices per node.
-        launcher: who starts the ranks; without it torchrun, for more than one.
+        launcher: who starts the ranks (`DistributedJob`); without it torchrun, for more than one.
         options: the other fields of `spec.JobSpec`.
     """
     if nodes == 1 and devices == 1 and launcher is None:

@@ -71,9 +71,10 @@ def waiting_reasons(connection: StoreConnection, now: float) -> Callable[[JobRow
 def job_view(spec: AnyJob) -> JobView:
     """A job that is not stored yet, as the scheduler sees it.
 
-    torchrun is part of torch: a worker without torch could not start these ranks, whatever the client wrote into `requires`.
+    torchrun is part of torch, and a warm rank has it imported: a worker without could not start these ranks, whatever the client
+    wrote into `requires`.
     """
-    starts_by_torch = isinstance(spec, DistributedJob) and spec.launcher == "torchrun"
+    starts_by_torch = isinstance(spec, DistributedJob) and spec.launcher != "direct"
     return JobView(
         id="",
         nodes=node_count(spec),

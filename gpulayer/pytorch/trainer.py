@@ -210,6 +210,7 @@ class Trainer:
             nodes=self.num_nodes or 1,
             devices=self.devices or 1,
             accelerator=self.accelerator,
+            launcher=None if in_script or (self.num_nodes or 1) * (self.devices or 1) == 1 else "auto",
             env={REQUESTED_FIT: str(fit)} if in_script else {},
             inputs={_EARLIER_FITS: str(_kept_fits())} if in_script and fit > 0 else {},
         )

@@ -27,6 +27,7 @@ _FRAME = re.compile(r'^  File (?:"(?P<file>.*)"|\?\?\?), line (?:(?P<line>\d{1,9
 _MORE = "..."  # without indent: threads are left out, with it: frames
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _OURS = re.compile(r"(?:^|/)gpulayer/runtime/[^/]+\.py$")
+_ENTRY = re.compile(r"(?:^|/)gpulayer/runtime/rank_main\.py$")
 _RUNPY = re.compile(r"^<frozen runpy>$|(?:^|/)runpy\.py$")
 _THREADING = re.compile(r"(?:^|/)threading\.py$|^<frozen threading>$")
 
@@ -39,7 +40,9 @@ class _Thread:
     @property
     def holds_entry(self) -> bool:
         """Only the main thread stands on the rank's entry."""
-        return bool(self.frames) and any(kind.search(self.frames[-1].file) for kind in (_RUNPY, _OURS))
+        return bool(self.frames) and (
+            _RUNPY.search(self.frames[-1].file) is not None or any(_ENTRY.search(frame.file) for frame in self.frames)
+        )
 
     @property
     def began_as_thread(self) -> bool:

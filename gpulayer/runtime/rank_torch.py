@@ -29,6 +29,7 @@ def await_torch(channel: RankChannel) -> None:
     listener = _take_listener()
     if "torch" in sys.modules:
         _settle_threads()
+        sys.modules["torch"].default_generator.seed()  # drawn anew in every process
         _serve_store(listener)
         channel.tell_mark("imported")
         _note_meeting(channel)

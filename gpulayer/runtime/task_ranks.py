@@ -13,6 +13,9 @@ from gpulayer.protocol import MARKS, RankError, RankOutcome
 from gpulayer.runtime.channel import ChannelPeer
 from gpulayer.runtime.task_processes import ProcessExit
 
+# As gloo, NCCL and torch's store word it; a backward pass raises them outside torch.distributed.
+_OF_PEERS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "ncclRemoteError", "NCCL communicator was aborted")
+
 
 class Patience(Enum):
     """What is still waited for before a rank's complaint is believed."""
@@ -20,6 +23,11 @@ class Patience(Enum):
     FOR_ANY_END = "any rank may yet turn out to have died first"
     FOR_SILENT_END = "only one that has hung up without a word may"
     NONE = "the first complaint counts"
+
+
+def complains_of_peers(error: RankError) -> bool:
+    """Whether a rank's exception may well be what another rank's end made of a collective or of the store."""
+    return (bool(error.frames) and "/torch/distributed/" in error.frames[-1].file) or any(word in error.message for word in _OF_PEERS)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -110,7 +118,8 @@ class LocalRanks:
 
         A rank that raises because a peer is gone can say so before anything is known of the peer: a dying process closes
         its connections in no certain order, and its status comes last. So a rank that ends without a word is guilty
-        before one that complains.
+        before one that complains; and one that complains of its own error before one that complains of its peers, since the
+        guilty one may be in a `finally` that closes its connections, and has not come to its own complaint.
         """
         candidates = list(failed)
         ended_silently = [rank for rank in candidates if not rank.failed]
@@ -120,4 +129,7 @@ class LocalRanks:
             patience is Patience.FOR_SILENT_END and any(rank.hung_up and rank.is_alive for rank in self)
         ):
             return None
-        return candidates[0] if candidates else None
+        of_their_own = [rank for rank in candidates if rank.error is None or not complains_of_peers(rank.error)]
+        if of_their_own:
+            return of_their_own[0]
+        return candidates[0] if candidates and patience is Patience.NONE else None

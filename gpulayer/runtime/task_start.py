@@ -68,8 +68,9 @@ class TaskStart:
             OSError: no file is to be had for it.
         """
         if self._zygote is not None:
-            self._cold_reason = self._rank_start(0, self._zygote).cold_reason
-            if self._cold_reason is None:
+            start = self._command_start(self._zygote) if self._spec is None else self._rank_start(0, self._zygote)
+            self._cold_reason = start.cold_reason
+            if start.form == "rank":
                 try:
                     self._opener = self._zygote
                     return self._zygote.open_task(on_exit, on_lost)
@@ -92,7 +93,7 @@ class TaskStart:
         self._processes = processes
         self.launched_at = time.monotonic()
         if self._spec is None:
-            self.rank_pids[0] = self._launch(self._command_start(), 0, reader, {})
+            self.rank_pids[0] = self._launch(self._command_start(self._opener), 0, reader, {})
         elif self._plan.launcher in (None, "torchrun"):
             start = Start(argv=launcher_command(self._spec, self._plan.python), is_python=True)
             self.launcher_pid = self._launch(start, None, reader, {})
@@ -147,10 +148,11 @@ class TaskStart:
         self._unconfirmed.append(pid)
         return pid
 
-    def _command_start(self) -> Start:
+    def _command_start(self, opener: TaskOpener) -> Start:
         plan = self._plan
         assert isinstance(plan.spec, CommandJob)
-        return command_start(plan.spec.argv, plan.env, python=plan.python, parked=self._keeper, mode=plan.start)
+        has_torch = opener is self._zygote
+        return command_start(plan.spec.argv, plan.env, python=plan.python, parked=opener, mode=plan.start, has_torch=has_torch)
 
     def _rank_start(self, local_rank: int, opener: TaskOpener) -> Start:
         assert self._spec is not None

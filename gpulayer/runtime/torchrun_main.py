@@ -12,6 +12,7 @@ import contextlib
 import os
 import platform
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -43,6 +44,7 @@ def main() -> None:
     _watch_ranks(channel)
     _start_thread("gpulayer-orders", lambda: _obey(channel))
 
+    _ask_nobody_for_our_name()
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.run import main as torchrun
 
@@ -51,6 +53,15 @@ def main() -> None:
     except SignalException as stopped:
         # Somebody other than the agent sent it; the ranks are the agent's to end.
         os._exit(128 + stopped.sigval)
+
+
+def _ask_nobody_for_our_name() -> None:
+    """Let torch find this machine's name without a name server.
+
+    It puts the full name into events that nobody reads, and asks for it several times. Where no name server answers, each
+    time takes the resolver's patience: a job of 5 s took 64 s, and 40 s without these questions (tried).
+    """
+    socket.getfqdn = lambda name="": name or platform.node()
 
 
 def torchrun_words(script_and_args: list[str], env: os._Environ[str] | dict[str, str], *, python: str) -> list[str]:

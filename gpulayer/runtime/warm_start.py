@@ -89,7 +89,7 @@ def rank_start(words: Sequence[str], env: Mapping[str, str], *, python: str, par
         python: the worker's interpreter.
         parked: where an interpreter is parked for it.
         mode: as in `command_start`.
-        has_torch: whether torch is imported there, and has read its variables.
+        has_torch: as there.
     """
     command = [python, "-c", _RANK_PROGRAM, *words]
     reason = _refuse("rank", command, env, python=python, parked=parked, mode=mode)
@@ -98,7 +98,9 @@ def rank_start(words: Sequence[str], env: Mapping[str, str], *, python: str, par
     return Start(argv=command, is_python=True, form="rank" if reason is None else None, cold_reason=reason)
 
 
-def command_start(argv: Sequence[str], env: Mapping[str, str], *, python: str, parked: Parked, mode: StartMode) -> Start:
+def command_start(
+    argv: Sequence[str], env: Mapping[str, str], *, python: str, parked: Parked, mode: StartMode, has_torch: bool = False
+) -> Start:
     """Decide how a command starts.
 
     Args:
@@ -107,6 +109,7 @@ def command_start(argv: Sequence[str], env: Mapping[str, str], *, python: str, p
         python: the worker's interpreter.
         parked: where an interpreter is parked for it.
         mode: `cold` to start everything as a new program.
+        has_torch: whether torch is imported there, and has read its variables.
     """
     command = list(argv)
     form = _form(command)
@@ -125,6 +128,8 @@ def command_start(argv: Sequence[str], env: Mapping[str, str], *, python: str, p
     elif form == "rank":
         form = "-m"
     reason = _refuse(form, command, env, python=python, parked=parked, mode=mode)
+    if reason is None and has_torch:
+        reason = _refuse_imported(env, parked.environment)
     return Start(argv=command, is_python=True, form=form if reason is None else None, cold_reason=reason)
 
 
@@ -177,8 +182,12 @@ def _refuse_imported(env: Mapping[str, str], parked_env: Mapping[str, str]) -> s
     if differing:
         return f"its environment has another {', '.join(differing)}, which torch reads as it is imported"
     threads = env.get(THREADS)
-    if threads is not None and not (threads.isascii() and threads.isdigit() and int(threads) > 0):
+    if threads is None:
+        return None
+    if not (threads.isascii() and threads.isdigit() and int(threads) > 0):
         return f"its {THREADS} is {threads!r} and no number"
+    if int(threads) > len(os.sched_getaffinity(0)):
+        return f"its {THREADS} is {threads}, and what libraries make of more than there are cores is theirs to say"
     return None
 
 

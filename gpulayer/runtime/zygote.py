@@ -19,8 +19,8 @@ from gpulayer.runtime.task_processes import ProcessExit, TaskProcesses
 
 _log = logging.getLogger(__name__)
 
-TORCH_MODULES = ("torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo")
-"""`DistributedDataParallel()` imports torch._dynamo, which is a second of every cold rank."""
+TORCH_MODULES = ("torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "threadpoolctl")
+"""`DistributedDataParallel()` imports torch._dynamo, which is a second of every cold rank; the last sets threads after the fork."""
 READY_SECONDS = 120.0
 """The imports take some seconds; from a network file system, minutes. A job that has waited so long starts without."""
 
@@ -67,6 +67,10 @@ class Zygote:
                 self._connection = connection
             self._keeper.thread.add(connection, lambda: self._hear(connection))
             self._pool.connect(connection, folder)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_ready
 
     def wait_ready(self, give_up: Callable[[], bool]) -> str | None:
         """Start it if need be and wait until it is ready; or why it is not to be had.

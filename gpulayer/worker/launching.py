@@ -40,7 +40,9 @@ def make_zygote(keeper: Keeper, *, warm: WarmMode, preload: Sequence[str], devic
 
 
 def prepare_ranks(plan: TaskPlan, zygote: Zygote | None, meeting: Meeting, stopped: threading.Event) -> TaskPlan:
-    """The plan with who starts its ranks, and where they meet; a command's as it is. Blocks until all that is ready.
+    """The plan with who starts its ranks, and where they meet. Blocks until all that is ready.
+
+    A command that needs torch starts warm as well where a zygote is ready; for one alone, waiting would gain nothing.
 
     Args:
         plan: of a task whose source is there.
@@ -53,7 +55,10 @@ def prepare_ranks(plan: TaskPlan, zygote: Zygote | None, meeting: Meeting, stopp
         OSError: nothing can listen at this node's address.
     """
     if not isinstance(plan.spec, DistributedJob):
-        return plan
+        if zygote is None or "torch" not in plan.spec.requires or plan.start == "cold" or plan.accelerator not in _SEEN_WARM:
+            return plan
+        zygote.start()
+        return replace(plan, launcher="warm") if zygote.is_ready else plan
     launcher, reason = _choose_launcher(plan, zygote, stopped)
     if launcher == "torchrun":
         return replace(plan, launcher=launcher, cold_reason=reason)

@@ -74,7 +74,8 @@ class GPUlayerMagics(Magics):
         export = export_magic_cell(self.shell, cell)
         run = recorder_of(self.shell).current
         # Not the last cell that travels: of this one there may be nothing but comments.
-        spec = job_of(options, script=export.script, name=f"cell-{run.cell if run is not None else self.shell.execution_count}")
+        name = f"cell-{run.cell if run is not None else self.shell.execution_count}"
+        spec = job_of(options, script=export.script, name=name, requires=("torch",) if "torch" in export.packages else ())
         client = targets.connect(options.target)
         keep_open = False
         try:
@@ -135,8 +136,8 @@ class GPUlayerMagics(Magics):
             print(text)  # noqa: T201 - the cell's own output
 
 
-def job_of(options: Namespace, *, script: str, name: str | None = None) -> AnyJob:
-    """The job that these options ask for.
+def job_of(options: Namespace, *, script: str, name: str | None = None, requires: tuple[str, ...] = ()) -> AnyJob:
+    """The job that these options ask for; its ranks start warm where that is possible, unless a launcher is named (ADR-0035).
 
     Raises:
         InvalidSpec: naming the option, what was asked and what is possible.
@@ -145,7 +146,8 @@ def job_of(options: Namespace, *, script: str, name: str | None = None) -> AnyJo
         script,
         nodes=options.nodes,
         devices=options.devices,
-        launcher=options.launcher,
+        launcher=options.launcher or ("auto" if options.nodes * options.devices > 1 else None),
+        requires=requires,
         name=options.name or name,
         accelerator=options.accelerator,
         env=dict(options.env),

@@ -19,8 +19,8 @@ from gpulayer.client.terminal import mark_of, print_line
 from gpulayer.protocol import JobStatus, LogPage
 from gpulayer.spec import node_count
 from gpulayer.states import JobState
+from gpulayer_jupyter.cell_places import LineTranslator
 from gpulayer_jupyter.export.script import Program
-from gpulayer_jupyter.refusals import LineTranslator
 
 OUTPUT_LIMIT_BYTES = 16 * 1024
 """Of text per job in the saved notebook; the whole is in the job's log."""

@@ -17,9 +17,9 @@ from gpulayer.client.following import Following, follow_through_interrupts
 from gpulayer.client.job import Job
 from gpulayer.errors import Conflict, JobFailed, Unsupported
 from gpulayer.protocol import JobStatus
+from gpulayer_jupyter.cell_places import tell_in_cells
 from gpulayer_jupyter.export.script import Program
 from gpulayer_jupyter.output import Display, JobView, display_for
-from gpulayer_jupyter.refusals import tell_in_cells
 
 PROGRAMS_KEPT = 200
 """Of how many jobs this kernel remembers what they ran; the tracebacks of older ones are shown as the ranks wrote them."""
@@ -84,7 +84,7 @@ def _close(job: Any, view: JobView, display: Display, program: Program | None) -
     try:
         job.result()
     except JobFailed as failed:
-        tell_in_cells(failed, program)
+        tell_in_cells(failed, job.status, program)
         failure = job.status.failure
         if failure is not None and failure.rank is not None and failed.details.get("traceback"):
             view.leave_out(failure.rank, str(failed.details["traceback"]))

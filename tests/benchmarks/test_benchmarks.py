@@ -31,10 +31,16 @@ FIELDS: dict[str, Any] = {
     "detail": str,
     "machine": dict,
 }
+STARTUP_STAGES = ("dispatch", "start", "import", "group", "all_reduce", "ddp", "shutdown", "completion")
 CASES: dict[str, tuple[list[str], set[str]]] = {
     "dispatch": (
         ["--jobs", "2", "--workers", "1"],
         {"single.cold.embedded", "single.cold.http", "single.warm.http", "burst.cold.http", "burst.warm.http"},
+    ),
+    "distributed_startup": (
+        ["--launchers", "direct,warm", "--stages"],
+        {"1x2.direct", "1x2.warm", "zygote", "overhead"}
+        | {f"stage.1x2.{launcher}.{stage}" for launcher in ("direct", "warm") for stage in STARTUP_STAGES},
     ),
     "http_calls": ([], {"cpu.urllib3", "cpu.http.client", "cpu.direct", "cpu.transport"}),
     "import_time": ([], {"import", "first_use"}),
@@ -45,6 +51,7 @@ CASES: dict[str, tuple[list[str], set[str]]] = {
         [],
         {f"claim.{mode}.{group}" for mode in ("off", "normal", "full", "extra") for group in (1, 8, 64)} | {"claim.normal.and_sync"},
     ),
+    "thread_sharing": ([], {"1x1.w32.cores", "1x1.w32.unset"}),
     "transfer": ([], {"put", "get", "put.files", "get.files", "cached"}),
 }
 STAGES = ("submit", "dispatch", "prepare", "run", "logs", "finish")

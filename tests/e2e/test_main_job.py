@@ -108,6 +108,7 @@ def test_cell_goes_red_and_names_the_guilty_rank(served: Served, kernel: ServedK
     assert "ValueError" in text
     assert "the guilty one" in text
     assert "line 5" in text  # the cell's own line, not that of an exported file
+    assert re.search(r"Ranks? [0-2–, ]+ (was|were) in barrier, Cell \[\d+\], line 8\.", text)
     job = served.client.jobs()[0]
     assert job.state is JobState.FAILED
     assert job.status.failure is not None

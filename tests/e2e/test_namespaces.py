@@ -5,8 +5,8 @@ Simulated: namespaces of one machine are one machine, with one kernel and no dis
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,75 +38,143 @@ with gpulayer.connect(url, token=token) as client:
         print(line.text if line.rank is not None and line.stream == "stdout" else f"# {line}")
     status = job.wait().status
     print("#", status.state, status.failure)
-    addresses = {worker.worker_id: worker.name for worker in client.workers()}
-    print(json.dumps([addresses[task.worker_id] for task in sorted(status.tasks, key=lambda task: task.node)]))
+    names = {worker.worker_id: worker.name for worker in client.workers()}
+    print(json.dumps([names[task.worker_id] for task in sorted(status.tasks, key=lambda task: task.node)]))
 """
+
+NO_SUCH_NAME = """
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("0.0.0.0", 53))
+print("answering", flush=True)
+while True:
+    question, who = server.recvfrom(4096)
+    name, rest = [], question[12:]
+    while rest[0]:
+        name.append(rest[1 : 1 + rest[0]].decode())
+        rest = rest[1 + rest[0] :]
+    print("asked for", ".".join(name), flush=True)
+    server.sendto(question[:2] + bytes.fromhex("8183") + question[4:], who)
+"""
+"""A name server that knows no name, and says for what it was asked."""
 
 
 @dataclass
 class Site:
-    """A LAN with a Jupyter server on one machine and a client's machine."""
+    """A LAN with a Jupyter server on one machine and a client's machine, which answers for names as well."""
 
     lan: Lan
     server: Host
     desk: Host
     url: str
     client_token: str
+    names: Program
 
     def join_token(self) -> str:
         return self.server.run(sys.executable, "-m", "gpulayer", "token", "create", "--join").strip()
 
-    @contextmanager
-    def worker(self, name: str, address: str, *, url: str | None = None, hosts: str = "", interface: str = "eth0") -> Iterator[Host]:
-        """A machine with a worker of two cpu devices on it."""
-        host = self.lan.host(name, address, hosts=hosts, interface=interface)
-        try:
-            joined(host.start_worker(url or self.url, self.join_token(), cpu_devices=2))
-            yield host
-        finally:
-            host.end()
 
-    def sum_over(self, first: Host, second: Host, launcher: str) -> None:
+@dataclass
+class Pair:
+    """Two machines of a site, each with a worker of two cpu devices."""
+
+    site: Site
+    hosts: dict[str, Host]
+
+    def sum_over_ranks(self, launcher: str) -> None:
         """Run the job on both, and check that its ranks met at node 0's address and used each machine's own interface."""
-        (self.desk.folder / "source").mkdir(exist_ok=True)
-        (self.desk.folder / "source" / "sum.py").write_text(SUM_OVER_RANKS)
-        output = self.desk.python(SUBMIT, self.url, self.client_token, str(self.desk.folder / "source"), launcher)
+        site, folder = self.site, self.site.desk.folder / "source"
+        folder.mkdir(exist_ok=True)
+        (folder / "sum.py").write_text(SUM_OVER_RANKS)
+        output = site.desk.python(SUBMIT, site.url, site.client_token, str(folder), launcher)
         *ranks, nodes = [json.loads(line) for line in output.splitlines() if not line.startswith("#")]
-        assert sorted(nodes) == sorted([first.name, second.name]), output
+        assert sorted(nodes) == sorted(self.hosts), output
         assert len(ranks) == 4, output
-        by_name = {first.name: first, second.name: second}
         for rank in ranks:
-            host = by_name[nodes[int(rank["GROUP_RANK"])]]
+            host = self.hosts[nodes[int(rank["GROUP_RANK"])]]
             assert rank["total"] == 1111
             assert rank["host"] == host.name
-            assert rank["MASTER_ADDR"] == by_name[nodes[0]].addresses[0]
+            assert rank["MASTER_ADDR"] == self.hosts[nodes[0]].addresses[0]
             assert rank["GLOO_SOCKET_IFNAME"] == host.interface
 
 
-def joined(worker: Program) -> None:
-    worker.wait_for("with 2 devices")
+@contextmanager
+def with_workers(site: Site, *hosts: Host, url: str | None = None) -> Iterator[Pair]:
+    """Workers on these machines, that have joined; the machines are gone afterwards."""
+    try:
+        workers = [host.start_worker(url or site.url, site.join_token(), cpu_devices=2) for host in hosts]
+        for worker in workers:
+            worker.wait_for("with 2 devices")
+        yield Pair(site, {host.name: host for host in hosts})
+    finally:
+        for host in hosts:
+            host.end()
 
 
-def start_server(host: Host, address: str) -> tuple[str, str]:
-    """A Jupyter server that listens at this address: its URL, and its client token."""
+@contextmanager
+def plain_addresses(ipv4: Site) -> Iterator[Pair]:
+    left, right = ipv4.lan.host("left", "10.77.0.2/24"), ipv4.lan.host("right", "10.77.0.3/24", interface="wlan7")
+    with with_workers(ipv4, left, right) as pair:
+        yield pair
+
+
+@contextmanager
+def names_that_are_loopback(ipv4: Site) -> Iterator[Pair]:
+    """Each machine's own name, as Debian's installer leaves it in /etc/hosts; the server is named, too."""
+    left = ipv4.lan.host("left", "10.77.0.2/24", hosts="127.0.1.1 left\n10.77.0.1 control\n")
+    right = ipv4.lan.host("right", "10.77.0.3/24", hosts="127.0.1.1 right\n10.77.0.1 control\n")
+    assert address_of_own_name(left) == "127.0.1.1"
+    with with_workers(ipv4, left, right, url=ipv4.url.replace("10.77.0.1", "control")) as pair:
+        yield pair
+
+
+@contextmanager
+def names_that_nobody_knows(ipv4: Site) -> Iterator[Pair]:
+    """Where the name server is far away, or swallows questions, every one costs ten seconds: none is asked by GPUlayer."""
+    left = ipv4.lan.host("unheard-of", "10.77.0.2/24", nameserver="10.77.0.9")
+    right = ipv4.lan.host("unknown", "10.77.0.3/24", nameserver="10.77.0.9")
+    assert address_of_own_name(left) == "nowhere"
+    ipv4.names.wait_for("asked for unheard-of")
+    asked = ipv4.names.output.count("asked for un")
+    with with_workers(ipv4, left, right) as pair:
+        yield pair
+    assert ipv4.names.output.count("asked for un") == asked, ipv4.names.output
+
+
+@contextmanager
+def ipv6_alone(ipv6: Site) -> Iterator[Pair]:
+    assert ipv6.url == "http://[fd00::1]:8888/"
+    with with_workers(ipv6, ipv6.lan.host("left", "fd00::2/64"), ipv6.lan.host("right", "fd00::3/64")) as pair:
+        yield pair
+
+
+def address_of_own_name(host: Host) -> str:
+    code = "import socket\ntry: print(socket.gethostbyname(socket.gethostname()))\nexcept OSError: print('nowhere')"
+    return host.python(code).strip()
+
+
+@contextmanager
+def site(folder: Path, server_address: str, desk_address: str) -> Iterator[Site]:
+    with lan(folder) as made:
+        server, desk = made.host("control", server_address), made.host("desk", desk_address)
+        names = desk.start(sys.executable, "-c", NO_SUCH_NAME)
+        names.wait_for("answering")
+        url, token = start_server(server)
+        yield Site(made, server, desk, url, token, names)
+
+
+def start_server(host: Host) -> tuple[str, str]:
+    """A Jupyter server that listens at the host's address only: its URL, and its client token."""
     extensions = '{"jupyterlab": False, "jupyter_lsp": False, "notebook_shim": False, "notebook": False}'
     server = host.start(
-        *(sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--ServerApp.ip={address}", "--ServerApp.port=8888"),
-        f"--ServerApp.jpserver_extensions={extensions}",
+        *(sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", "--ServerApp.port=8888"),
+        *(f"--ServerApp.ip={host.addresses[0]}", f"--ServerApp.jpserver_extensions={extensions}"),
         env={"JUPYTER_TOKEN": "jupyters-own"},
     )
     server.wait_for("GPUlayer's control plane is open on")
     (file,) = (host.folder / "home" / "servers").glob("*.json")
     written = json.loads(file.read_text())
     return written["url"], written["token"]
-
-
-@contextmanager
-def site(folder: Path, server_address: str, desk_address: str) -> Iterator[Site]:
-    with lan(folder) as made:
-        server = made.host("control", server_address)
-        url, token = start_server(server, server.addresses[0])
-        yield Site(made, server, made.host("desk", desk_address), url, token)
 
 
 @pytest.fixture(scope="module")
@@ -121,35 +189,35 @@ def ipv6(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
-@pytest.fixture(params=LAUNCHERS_TESTED)
-def launcher(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+CASES: dict[str, tuple[str, Callable[[Site], AbstractContextManager[Pair]]]] = {
+    "plain addresses": ("ipv4", plain_addresses),
+    "names that are loopback": ("ipv4", names_that_are_loopback),
+    "names that nobody knows": ("ipv4", names_that_nobody_knows),
+    "IPv6 alone": ("ipv6", ipv6_alone),
+}
 
 
-def test_machines_with_plain_addresses(ipv4: Site, launcher: str) -> None:
-    with ipv4.worker("left", "10.77.0.2/24") as left, ipv4.worker("right", "10.77.0.3/24", interface="wlan7") as right:
-        ipv4.sum_over(left, right, launcher)
+@pytest.fixture(scope="module", params=CASES)
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    where, case = CASES[request.param]
+    with case(request.getfixturevalue(where)) as pair:
+        yield pair
 
 
-def test_machines_whose_own_names_are_loopback(ipv4: Site, launcher: str) -> None:
-    """As Debian's installer leaves /etc/hosts; the server is named, too."""
-    url = ipv4.url.replace("10.77.0.1", "control")
-    with (
-        ipv4.worker("left", "10.77.0.2/24", url=url, hosts="127.0.1.1 left\n10.77.0.1 control\n") as left,
-        ipv4.worker("right", "10.77.0.3/24", url=url, hosts="127.0.1.1 right\n10.77.0.1 control\n") as right,
+@pytest.mark.parametrize("launcher", LAUNCHERS_TESTED)
+def test_ranks_of_two_machines_meet(pair: Pair, launcher: str) -> None:
+    pair.sum_over_ranks(launcher)
+
+
+def test_a_worker_without_a_way_to_the_server_says_what_it_tried_and_from_where(ipv4: Site) -> None:
+    host = ipv4.lan.host("stray", "192.168.5.2/24")
+    worker = host.start_worker(ipv4.url, "a-token")
+    assert worker.wait() != 0
+    for part in (
+        "no route to the control plane",
+        "10.77.0.1 port 8888: Network is unreachable",
+        "from 192.168.5.2 (eth0)",
+        "ssh -N -R 8888:",
     ):
-        assert left.python("import socket; print(socket.gethostbyname(socket.gethostname()))").strip() == "127.0.1.1"
-        ipv4.sum_over(left, right, launcher)
-
-
-def test_machines_whose_names_resolve_nowhere(ipv4: Site, launcher: str) -> None:
-    with ipv4.worker("unheard-of", "10.77.0.2/24") as left, ipv4.worker("unknown", "10.77.0.3/24") as right:
-        found = left.python("import socket\ntry: print(socket.gethostbyname('unheard-of'))\nexcept OSError: print('nowhere')")
-        assert found.strip() == "nowhere"
-        ipv4.sum_over(left, right, launcher)
-
-
-def test_machines_with_ipv6_alone(ipv6: Site, launcher: str) -> None:
-    assert ipv6.url == "http://[fd00::1]:8888/"
-    with ipv6.worker("left", "fd00::2/64") as left, ipv6.worker("right", "fd00::3/64") as right:
-        ipv6.sum_over(left, right, launcher)
+        assert part in worker.output
+    host.end()

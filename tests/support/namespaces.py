@@ -154,8 +154,8 @@ class Host:
 
     def start_worker(self, url: str, token: str, *, cpu_devices: int = 1, options: Sequence[str] = ()) -> Program:
         """`gpulayer worker start` with a join token, as a person types it."""
-        argv = ("-m", "gpulayer", "worker", "start", "--server", url, "--token-stdin", "--name", self.name, "--cpu-devices", str(cpu_devices))
-        return self.start(sys.executable, *argv, *options, stdin=token)
+        argv = ("--server", url, "--token-stdin", "--name", self.name, "--cpu-devices", str(cpu_devices), *options)
+        return self.start(sys.executable, "-m", "gpulayer", "worker", "start", *argv, stdin=token)
 
     def end(self) -> None:
         """End its programs, and with them all that they started; fails if anything else runs here."""
@@ -188,22 +188,28 @@ class Lan:
         name: str,
         *addresses: str,
         hosts: str = "",
+        nameserver: str | None = None,
         interface: str = "eth0",
-        routes: Sequence[str] = (),
+        setup: Sequence[str] = (),
     ) -> Host:
         """Add a machine.
 
         Args:
             name: what it calls itself; more than one may have the same.
             addresses: on the LAN, with their prefix lengths: "10.77.0.2/24", "fd00::2/64".
-            hosts: lines of its /etc/hosts besides localhost's. There is no other way to resolve a name.
+            hosts: lines of its /etc/hosts besides localhost's.
+            nameserver: whom it asks for other names; without one nobody is there to ask.
             interface: what its way to the LAN is called.
-            routes: as in `ip route add`.
+            setup: shell lines that it runs before it has its addresses.
         """
         number = len(self._hosts)
         folder = self._folder / f"{number}-{name}"
         folder.mkdir(parents=True)
-        files = {"hosts": _LOOPBACK_HOSTS + hosts, "resolv.conf": "", "nsswitch.conf": "hosts: files dns\n"}
+        files = {
+            "hosts": _LOOPBACK_HOSTS + hosts,
+            "resolv.conf": f"nameserver {nameserver or '127.0.0.1'}\n",
+            "nsswitch.conf": "hosts: files dns\n",
+        }
         for file, content in files.items():
             (folder / file).write_text(content)
         holder = _Holder(self._bridge.inside("unshare", *OWN))
@@ -219,9 +225,9 @@ class Lan:
             *(f"if [ -e /etc/{file} ]; then mount --bind {shlex.quote(str(folder / file))} /etc/{file}; fi" for file in files),
             "ip link set lo up",
             f"ip link set {interface} up",
+            *setup,
             # Nobody else can hold it: without the look for that, an IPv6 address is good at once.
             *(f"ip address add {address} dev {interface}{' nodad' if ':' in address else ''}" for address in addresses),
-            *(f"ip {'-6 ' if ':' in route else ''}route add {route}" for route in routes),
         )
         return host
 
@@ -275,11 +281,11 @@ class _Holder:
 
     def members(self) -> list[int]:
         """The processes in its network namespace."""
-        ours = os.stat(f"/proc/{self.pid}/ns/net").st_ino
         found = []
+        ours = Path(f"/proc/{self.pid}/ns/net")
         for pid in psutil.pids():
             with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{pid}/ns/net").st_ino == ours:
+                if Path(f"/proc/{pid}/ns/net").samefile(ours):
                     found.append(pid)
         return found
 

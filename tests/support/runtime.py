@@ -130,12 +130,10 @@ def start_task(
         ranks_per_node=devices if argv is None else 1,
     )
     events = RecordedEvents(meeting)
-    launcher = None if isinstance(spec, CommandJob) else spec.launcher
+    launcher = ("warm" if zygote else None) if isinstance(spec, CommandJob) else spec.launcher
     point = None
-    if launcher in ("direct", "warm"):
-        point = open_meeting(
-            node=node, nodes=nodes, address=LOOPBACK, publish=events.publish_rendezvous, read=events.read_rendezvous
-        )
+    if launcher in ("direct", "warm") and argv is None:
+        point = open_meeting(node=node, nodes=nodes, address=LOOPBACK, publish=events.publish_rendezvous, read=events.read_rendezvous)
     plan = TaskPlan(
         spec=spec,
         task_id=TaskId(f"job.{node}"),

@@ -71,7 +71,7 @@ def test_run_ends_as_its_job_did(client, project, capsys):
     (job,) = client.jobs(limit=1)
     assert job.name == "bad"
     assert captured.err.startswith(f"gpulayer: job {job.id} 'bad', 1 × 1, embedded control plane")
-    assert captured.err.splitlines()[-2:] == ["ValueError: odd", f"Its output: gpulayer logs {job.id} --rank 0"]
+    assert captured.err.splitlines()[-2:] == ["ValueError: odd (bad.py:1)", f"Its output: gpulayer logs {job.id} --rank 0"]
     (project / "seven.py").write_text("import sys; sys.exit(7)")
     assert run_command(["run", "seven.py"]) == 7
     (project / "killed.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")

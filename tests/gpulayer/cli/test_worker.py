@@ -11,7 +11,8 @@ import pytest
 from support.client import Answer, health, scripted_server, write_server_file
 
 from gpulayer.cli.main import run_command
-from gpulayer.cli.worker import _find_control_plane, _run
+from gpulayer.cli.worker import _check_server, _find_control_plane, _run
+from gpulayer.client.http_transport import HttpTransport
 from gpulayer.errors import InvalidSpec, NotAuthenticated, ServerUnreachable, encode_error
 
 
@@ -128,3 +129,19 @@ def test_a_server_that_never_answered_ends_the_worker(monkeypatch):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert _run(agent, check_server=agent.stop) == 0  # it answers: the worker goes on
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_server_that_does_not_answer_is_named_with_both_ends_of_the_way_to_it(kept, monkeypatch):
+    transport = kept(HttpTransport("http://127.0.0.1:9/", "t"))
+    with pytest.raises(ServerUnreachable) as silent:
+        _check_server(transport)
+    assert "tried 127.0.0.1 port 9 from 127.0.0.1" in silent.value.found
+    assert "ssh" not in silent.value.fix  # it was the end of a tunnel, or on this machine
+    monkeypatch.setattr("gpulayer.worker.address.Way.is_loopback", False)
+    with pytest.raises(ServerUnreachable, match=r"--ServerApp\.ip.*ssh -N -R 9:127\.0\.0\.1:9"):
+        _check_server(transport)
+
+
+def test_an_address_that_is_not_this_machines_is_refused_before_anything_starts(capsys):
+    assert run_command(["worker", "start", "--server", "http://127.0.0.1:9", "--address", "192.0.2.1"]) == 2
+    assert "--address 192.0.2.1" in capsys.readouterr().err

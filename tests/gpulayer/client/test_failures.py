@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
 from support.client import job_status
 
 from gpulayer.client.failures import job_failed
-from gpulayer.protocol import Failure, RankError, RankOutcome, TaskStatus
+from gpulayer.protocol import Failure, Frame, RankError, RankOutcome, TaskStatus, ThreadStack
 from gpulayer.spec import CommandJob
 from gpulayer.states import AttemptState, JobState
 
@@ -68,6 +71,41 @@ def test_how_the_other_ranks_ended_is_one_line():
     failure = Failure(reason="rank", message="", rank=3, exit_code=1)
     told = job_failed(job_status(JobState.FAILED, failure=failure, tasks=tasks)).two_lines().splitlines()
     assert told[1] == "The other ranks were stopped: 0, 1; had ended: 4; failed as well: 2."
+
+
+FRAMES = (
+    Frame(file="/w/source/main.py", line=12, function="f"),
+    Frame(file="/v/lib/python3.11/site-packages/torch/nn/modules/linear.py", line=125, function="forward"),
+)
+
+
+def test_what_was_raised_is_told_with_the_innermost_line_of_the_users():
+    error = failed(rank=3, exit_code=1, error=RankError(type="RuntimeError", message="shapes", traceback="t", frames=FRAMES))
+    assert error.two_lines().splitlines()[1] == "RuntimeError: shapes (main.py:12 in f)"
+    failure = Failure(reason="rank", message="", rank=3, exit_code=1, error=RankError(type="E", message="", traceback="t", frames=FRAMES))
+    elsewhere = job_failed(job_status(JobState.FAILED, failure=failure), place=lambda frame: f"line {frame.line} of mine")
+    assert elsewhere.two_lines().splitlines()[1] == "E (line 12 of mine in f)"
+
+
+def test_details_carry_everything_as_plain_data():
+    error = RankError(type="E", message="m", traceback="t", frames=FRAMES)
+    ranks = (
+        RankOutcome(rank=0, local_rank=0, collateral=True, signal=9, stacks=(ThreadStack(is_main=True, frames=FRAMES),)),
+        RankOutcome(rank=1, local_rank=1, exit_code=1, error=error),
+    )
+    task = TaskStatus(node=0, state=AttemptState.FAILED, attempt=1, worker_id="w", worker="gpu-box", host="h", ranks=ranks)
+    failure = Failure(reason="rank", message="", rank=1, exit_code=1, error=error)
+    details = json.loads(json.dumps(job_failed(job_status(JobState.FAILED, failure=failure, tasks=(task,))).details))
+    assert msgspec.convert(details["failure"], Failure) == failure
+    assert [(rank.pop("node"), rank.pop("worker")) for rank in details["ranks"]] == [(0, "gpu-box")] * 2
+    assert msgspec.convert(details["ranks"], tuple[RankOutcome, ...]) == ranks
+
+
+def test_what_was_printed_last_is_a_note_where_nothing_was_raised():
+    assert failed(rank=2, exit_code=2, last_lines=("epoch 3", "usage: x")).__notes__ == ["The last lines of rank 2:\nepoch 3\nusage: x"]
+    raised = failed(rank=2, exit_code=1, last_lines=("epoch 3",), error=RankError(type="E", message="", traceback="t"))
+    assert not any("epoch" in note for note in raised.__notes__)
+    assert not hasattr(failed(rank=2, exit_code=2, last_lines=("",)), "__notes__")
 
 
 def test_a_notebook_is_pointed_to_its_magic(monkeypatch):

@@ -171,7 +171,7 @@ def test_a_transport_that_registers_speaks_as_that_worker():
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer join-token", "Bearer worker-token"]
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8888", "ftp://host/", "http:///"])
+@pytest.mark.parametrize("url", ["127.0.0.1:8888", "ftp://host/", "http:///", "http://fd00::1:8888/", "http://[fd00::1:8888/"])
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(InvalidSpec):
         HttpTransport(url, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 
 import pytest
@@ -23,6 +24,16 @@ ALL_REDUCE = """
     sys.stdout.write(f"no newline {rank}")
     dist.destroy_process_group()
     """
+
+
+def test_torch_learns_this_machines_name_without_a_name_server(monkeypatch):
+    monkeypatch.setattr(socket, "getfqdn", socket.getfqdn)  # put back at the end
+    asked = []
+    for question in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr"):
+        monkeypatch.setattr(socket, question, lambda *words: asked.append(words))
+    torchrun_main._ask_nobody_for_our_name()
+    assert (socket.getfqdn(), socket.getfqdn("a-name")) == (socket.gethostname(), "a-name")
+    assert asked == []
 
 
 def test_two_ranks_captured_apart(keeper, tmp_path):

@@ -1,0 +1,199 @@
+"""Ranks that begin in a zygote: that they can't tell, but by the time, and when they start otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from support.runtime import WatchedProcess, rank_argv, start_task
+
+from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.zygote import Zygote
+
+
+@pytest.fixture(scope="module")
+def keeper():
+    keeper = Keeper.start()
+    yield keeper
+    keeper.close()
+
+
+@pytest.fixture(scope="module")
+def zygote(keeper):
+    zygote = Zygote(keeper, parked=2)
+    assert zygote.wait_ready(lambda: False) is None
+    yield zygote
+    zygote.close()
+
+
+@pytest.fixture
+def start(keeper, zygote, tmp_path):
+    def start(source, *, files=None, devices=2, launcher="warm", folder="", **options):
+        files = {"main.py": source, **(files or {})}
+        return start_task(keeper, tmp_path / folder, files, script="main.py", devices=devices, launcher=launcher, zygote=zygote, **options)
+
+    return start
+
+
+SETTINGS = """
+    import atexit, json, logging, os, random, sys
+    import numpy, torch, threadpoolctl
+    os.write(1, json.dumps({
+        "threads": torch.get_num_threads(),
+        "pools": sorted((pool["internal_api"], pool["num_threads"]) for pool in threadpoolctl.threadpool_info()),
+        "interop": torch.get_num_interop_threads(),
+        "debug": str(torch.distributed.get_debug_level()),
+        "default": str(torch.get_default_dtype()),
+        "grad": torch.is_grad_enabled(),
+        "level": logging.getLogger("torch").level,
+        "flags": str(sys.flags),
+        "argv": sys.argv,
+        "path": [path for path in sys.path if "site-packages" not in path],
+        "streams": [sys.stdout.line_buffering, sys.stdout.write_through, sys.stdout.encoding],
+        "handlers": bool(atexit._ncallbacks()),
+        "torch": torch.__spec__.loader.__class__.__name__ + torch.__loader__.__class__.__name__,
+    }).encode())
+    """
+
+
+@pytest.mark.parametrize("threads", [None, "1", str(len(os.sched_getaffinity(0)))])
+def test_torch_is_as_in_a_rank_that_imports_it(start, threads):
+    env = {} if threads is None else {"OMP_NUM_THREADS": threads}
+    warm = start(SETTINGS, folder="job", devices=1, env=env)
+    assert warm.result().ranks[0].launcher == "warm", warm.result()
+    direct = start(SETTINGS, folder="job", devices=1, env=env, launcher="direct")
+    assert direct.result().state == "succeeded", direct.events.output
+    assert json.loads(warm.events.text()) == json.loads(direct.events.text())
+    assert json.loads(warm.events.text())["threads"] == int(threads or len(os.sched_getaffinity(0)))
+
+
+def test_ranks_draw_numbers_of_their_own(start):
+    task = start("import numpy, random, torch; print(random.random(), numpy.random.rand(), torch.rand(1).item())")
+    assert task.result().state == "succeeded"
+    drawn = [*task.events.text(0).split(), *task.events.text(1).split()]
+    assert len(set(drawn)) == 6
+
+
+def test_ddp_and_a_loader_with_workers_work_and_import_next_to_nothing(start):
+    source = """
+        import sys, torch, torch.distributed as dist
+        from torch.utils.data import DataLoader
+        dist.init_process_group("gloo")
+        known = set(sys.modules)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for batch in DataLoader(torch.ones(8, 2), batch_size=2, num_workers=2):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+        print(len(set(sys.modules) - known) < 40, model.module.weight.grad.tolist())
+        dist.destroy_process_group()
+        """
+    task = start(source)
+    result = task.result()
+    assert result.state == "succeeded", task.events.output
+    assert [rank.launcher for rank in result.ranks] == ["warm", "warm"]
+    assert {task.events.text(rank) for rank in range(2)} == {"True [[2.0, 2.0]]\n"}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"env": {"TORCH_LOGS": "recompiles"}}, "its environment has another TORCH_LOGS, which torch reads as it is imported"),
+        ({"env": {"MKL_NUM_THREADS": "2"}}, "its environment has another MKL_NUM_THREADS, which torch reads as it is imported"),
+        ({"env": {"OMP_NUM_THREADS": "2,1"}}, "its OMP_NUM_THREADS is '2,1' and no number"),
+        (
+            {"env": {"OMP_NUM_THREADS": "4096"}},
+            "its OMP_NUM_THREADS is 4096, and what libraries make of more than there are cores is theirs to say",
+        ),
+        ({"env": {"PYTHONHASHSEED": "1"}}, "its environment has another PYTHONHASHSEED"),
+        ({"files": {"sympy.py": "raise ImportError"}}, "the job's sympy has the name of a module that is loaded already"),
+    ],
+)
+def test_what_can_not_start_warm_starts_direct_and_says_why(start, options, reason):
+    task = start("import os; print(os.environ['RANK'])", **options)
+    result = task.result()
+    assert result.state == "succeeded", task.events.output
+    assert [(rank.launcher, rank.cold_reason) for rank in result.ranks] == [("direct", reason)] * 2
+    assert [task.events.text(rank) for rank in range(2)] == ["0\n", "1\n"]
+
+
+def test_what_groups_read_when_they_are_made_may_differ(start):
+    task = start("import os; print(os.environ['TORCH_NCCL_BLOCKING_WAIT'])", devices=1, env={"TORCH_NCCL_BLOCKING_WAIT": "1"})
+    assert task.result().ranks[0].launcher == "warm"
+
+
+def test_a_command_that_is_a_rank_of_its_own_starts_warm_too(keeper, zygote, tmp_path):
+    source = "import os, sys; print('torch' in sys.modules, 'RANK' in os.environ); import torch; print(torch.get_num_threads())"
+    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv(), zygote=zygote)
+    result = task.result()
+    assert (result.state, result.ranks[0].start, result.ranks[0].launcher) == ("succeeded", "warm", None), task.events.output
+    assert task.events.text() == f"True False\n{len(os.sched_getaffinity(0))}\n"
+
+
+HOLDS = """
+    import os, signal
+    print(os.getpid(), flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.pause()
+    """
+
+
+@pytest.fixture
+def own_keeper():
+    keeper = Keeper.start()
+    yield keeper
+    keeper.close()
+
+
+@pytest.fixture
+def own_zygote(own_keeper):
+    zygote = Zygote(own_keeper, ("json",), parked=2)
+    assert zygote.wait_ready(lambda: False) is None
+    yield zygote
+    zygote.close()
+
+
+def test_ranks_outlive_their_zygote_and_the_next_start_direct(own_keeper, own_zygote, tmp_path):
+    options = {"script": "main.py", "devices": 2, "launcher": "warm", "zygote": own_zygote}
+    first = start_task(own_keeper, tmp_path / "a", {"main.py": HOLDS}, **options)
+    ranks = []
+    for rank in range(2):
+        first.events.wait_for("\n", rank)
+        ranks.append(WatchedProcess(int(first.events.text(rank))))
+    died = WatchedProcess(own_zygote.pid)
+    os.kill(own_zygote.pid, signal.SIGKILL)
+    assert died.has_ended(10)
+    second = start_task(own_keeper, tmp_path / "b", {"main.py": "print('up')"}, **options)
+    outcomes = [(rank.launcher, rank.cold_reason) for rank in second.result().ranks]
+    assert outcomes == [("direct", "its zygote has died")] * 2
+    assert not any(rank.has_ended() for rank in ranks)
+    first.process.stop("cancel")
+    assert [(rank.launcher, rank.exit_code) for rank in first.result().ranks] == [("warm", 0)] * 2
+    assert own_zygote.wait_ready(lambda: False) in ("its zygote has died", None)
+    assert own_zygote.wait_ready(lambda: False) is None
+    third = start_task(own_keeper, tmp_path / "c", {"main.py": "print('up')"}, **options)
+    assert [rank.launcher for rank in third.result().ranks] == ["warm", "warm"]
+    for process in (died, *ranks):
+        process.close()
+
+
+@pytest.mark.parametrize("with_zygote", [True, False])
+def test_ranks_of_a_zygote_end_with_the_keeper(own_keeper, own_zygote, tmp_path, with_zygote):
+    task = start_task(own_keeper, tmp_path, {"main.py": HOLDS}, script="main.py", devices=2, launcher="warm", zygote=own_zygote)
+    watched = []
+    for rank in range(2):
+        task.events.wait_for("\n", rank)
+        watched.append(WatchedProcess(int(task.events.text(rank))))
+    if not with_zygote:
+        watched.append(WatchedProcess(own_zygote.pid))
+        os.kill(own_zygote.pid, signal.SIGKILL)
+        assert watched[-1].has_ended(10)
+    os.kill(own_keeper.pid, signal.SIGKILL)
+    assert all(process.has_ended(10) for process in watched)
+    result = task.result()
+    assert (result.state, result.failure.reason) == ("failed", "lost")
+    for process in watched:
+        process.close()
