@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from report import Result, Status, against_target, median_ratio, parser, print_results
-from served import end_on_signals, served, start_workers
+from served import end_on_signals, environment, served, start_workers, temporary_folder
 from startup_runs import STAGES, OtherLauncher, Shape, Start, start_as_job, start_by_hand
 
 import gpulayer
@@ -67,13 +67,15 @@ def main() -> None:
     end_on_signals()
     measured = Measured()
     shapes = dict(zip(SHAPES, ROUNDS[options.size], strict=False))
-    with served() as server:
-        start_workers(server.client, max(shape.nodes for shape in shapes), cpu_devices=max(shape.devices for shape in shapes))
-        measure(server.client, shapes, options.launchers, measured)
-    if cuda_shapes := _cuda_shapes(CUDA_ROUNDS[options.size]):
+    # DistributedDataParallel imports parts of PyTorch that make a folder for what they would compile; on both sides it is this one.
+    with temporary_folder() as folder, environment(TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled")):
         with served() as server:
-            server.client.ensure_local_workers(1, cpu_devices=1)  # of all the machine's GPUs
-            measure(server.client, cuda_shapes, options.launchers, measured)
+            start_workers(server.client, max(shape.nodes for shape in shapes), cpu_devices=max(shape.devices for shape in shapes))
+            measure(server.client, shapes, options.launchers, measured)
+        if cuda_shapes := _cuda_shapes(CUDA_ROUNDS[options.size]):
+            with served() as server:
+                server.client.ensure_local_workers(1, cpu_devices=1)  # of all the machine's GPUs
+                measure(server.client, cuda_shapes, options.launchers, measured)
     results = [result(case) for case in measured.cases]
     results += [zygote_result(*zygote) for zygote in measured.zygotes]
     results += overhead_results(measured.cases)

@@ -64,6 +64,7 @@ def run(case: Case, steps: int, widths: tuple[int, ...]) -> None:
     argv = [sys.executable, str(SCRIPT), str(steps), *(str(width) for width in widths)]
     with temporary_folder() as folder, contextlib.ExitStack() as ending:
         env = _environment(case) | {"WORLD_SIZE": str(ranks), "GPULAYER_BENCHMARK_STORE": str(folder / "store")}
+        env["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")  # a folder that an optimizer's or DDP's imports make
         processes = [_started(ending, argv, env | {"RANK": str(rank)}) for rank in range(ranks)]
         printed = [process.communicate(timeout=RUN_SECONDS)[0] for process in processes]
         codes = [process.returncode for process in processes]

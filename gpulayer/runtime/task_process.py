@@ -31,10 +31,9 @@ from gpulayer.runtime.task_messages import Exited, Failed, Hello, Launcher, Mark
 from gpulayer.runtime.task_plan import SHORT_SECONDS, EndReason, TaskEvents, TaskPlan, TaskResult
 from gpulayer.runtime.task_processes import START_SECONDS, ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks
-from gpulayer.runtime.task_signals import ask_to_end
 from gpulayer.runtime.task_stacks import StackDumps
 from gpulayer.runtime.task_start import TaskStart
-from gpulayer.settings import COLLATERAL_GRACE_SECONDS
+from gpulayer.runtime.task_stop import TaskStop
 from gpulayer.spec import DistributedJob
 
 _log = logging.getLogger(__name__)
@@ -43,9 +42,6 @@ _log = logging.getLogger(__name__)
 _UNKNOWN_END_SECONDS = 0.5
 # Node 0's launcher stays until the other nodes' ranks run: they may still be loading torch.
 _LAUNCHER_END_SECONDS = 120.0
-# How long ranks have to say what they are doing, before they are stopped: until all have begun, and then a moment more.
-_STACKS_SECONDS = 0.5
-_STACKS_REST_SECONDS = 0.02
 
 
 class TaskProcess:
@@ -66,11 +62,9 @@ class TaskProcess:
         self._inbox = TaskInbox()
         self._ranks = LocalRanks(plan.node * plan.local_ranks if self._is_distributed else 0, plan.local_ranks)
         self._blame = Blame(self._ranks, is_alone=plan.nodes == 1 and plan.local_ranks == 1)
-        self._unanswered: list[ChannelPeer] = []
         self._unknown_ends: dict[int, ProcessExit] = {}
         self._launcher: ChannelPeer | None = None
         self._failure: Failure | None = None
-        self._stop_reason: EndReason | None = None
         self._is_start_told = False
         self._is_over = False
         self._lost = False
@@ -80,7 +74,8 @@ class TaskProcess:
         self._result = TaskResult(state="failed", ranks=(), failure=self._describe_failure("start", "A fault in GPUlayer."))
         self._processes: TaskProcesses | None = None
         self._start = TaskStart(plan, keeper, zygote)
-        self._stacks = StackDumps(keeper.thread, lambda: self._inbox.put(self._handle_stacks))
+        self._stacks = StackDumps(keeper.thread, lambda: self._inbox.put(self._stopping.note_stacks))
+        self._stopping = TaskStop(self._ranks, self._stacks, self._inbox, grace_seconds=plan.spec.grace_seconds, on_over=self._finish)
 
     def start(self) -> None:
         """Start the attempt on a thread of its own; whatever keeps it from running is in the result."""
@@ -226,16 +221,16 @@ class TaskProcess:
             self._launcher.send({"type": "ranks_started"})
         if (ended := self._unknown_ends.pop(pid, None)) is not None:
             self._handle_exit(ended, from_launcher=True)
-        elif self._stop_reason is not None and was_unknown:
-            self._ask_to_end([rank])  # it came up while its siblings were being stopped
+        elif self._stopping.reason is not None and was_unknown:
+            self._stopping.ask_to_end([rank])  # it came up while its siblings were being stopped
 
     def _handle_failed(self, peer: ChannelPeer, message: Failed) -> None:
         rank = self._ranks.find_peer(peer)
         if rank is not None:
             rank.failed, rank.announced_code, rank.error = True, message.exit_code, message.error
             self._note_failed(rank)
-        if self._stop_reason is None and not self._is_over:
-            self._unanswered.append(peer)  # it stays until the guilty rank is known, so that its own end misleads nobody
+        if self._stopping.reason is None and not self._is_over:
+            self._stopping.unanswered.append(peer)
         else:
             peer.send({"type": "ack"})
 
@@ -274,12 +269,12 @@ class TaskProcess:
         self._look_whether_over()
 
     def _handle_unknown_end(self) -> None:
-        if self._unknown_ends and self._stop_reason is None:
+        if self._unknown_ends and self._stopping.reason is None:
             ended = next(iter(self._unknown_ends.values()))
             self._give_up("launcher", f"A rank {describe_exit(ended.exit_code, ended.signal)} before it reached its script.")
 
     def _handle_launcher_end(self, ended: ProcessExit) -> None:
-        if self._stop_reason is None and not self._ranks.all_succeeded and self._failure is None:
+        if self._stopping.reason is None and not self._ranks.all_succeeded and self._failure is None:
             how = describe_exit(ended.exit_code, ended.signal)
             when = "while its ranks ran" if any(rank.pid is not None for rank in self._ranks) else "before its ranks ran"
             self._give_up("launcher", f"The launcher (torchrun) {how} {when}.")
@@ -294,18 +289,18 @@ class TaskProcess:
 
     def _start_clock(self) -> None:
         limit = self._plan.spec.timeout_seconds
-        if limit is not None and not self._inbox.has_deadline("timeout") and self._stop_reason is None:
+        if limit is not None and not self._inbox.has_deadline("timeout") and self._stopping.reason is None:
             self._inbox.set_deadline("timeout", limit, lambda: self._stop("timeout"))
 
     def _note_failed(self, rank: LocalRank) -> None:
         """React to what a rank said or to its end: the first that failed is reported, its siblings are stopped."""
-        if self._blame.note(rank) and self._stop_reason is not None and self._failure is not None:
+        if self._blame.note(rank) and self._stopping.reason is not None and self._failure is not None:
             rank.collateral = True
         self._look_for_guilty()
 
     def _look_for_guilty(self) -> None:
         """Report the first rank that failed and stop the others, or set the time when that is decided."""
-        if not self._blame.is_open or self._stop_reason is not None or self._is_over:
+        if not self._blame.is_open or self._stopping.reason is not None or self._is_over:
             return
         guilty = self._blame.choose()
         if guilty is not None:
@@ -320,64 +315,24 @@ class TaskProcess:
         self._look_for_guilty()
 
     def _stop(self, reason: EndReason) -> None:
-        if reason == "kill" and self._stop_reason is not None:
+        if reason == "kill" and self._stopping.reason is not None:
             self._finish()
-        if self._stop_reason is not None or self._is_over or self._ranks.all_succeeded:
+        if self._stopping.reason is not None or self._is_over or self._ranks.all_succeeded:
             return
-        self._stop_reason = reason
         self._inbox.drop_deadline("timeout")
         self._inbox.drop_deadline("blame")
         if reason == "timeout":
             limit = self._plan.spec.timeout_seconds
             self._failure = self._describe_failure("timeout", f"The job ran longer than its timeout of {limit:g} s.")
             self._events.on_failure(self._failure)
-        elif reason == "collateral":
-            for rank in self._ranks:  # those that have not even connected as well
-                if rank.exit is None:
-                    rank.collateral = rank.collateral or not (rank.failed or rank.returned)
-        if reason in ("collateral", "timeout") and self._ask_for_stacks():
-            self._inbox.set_deadline("stacks", _STACKS_SECONDS, self._end_ranks)
-        else:
-            self._end_ranks()
-
-    def _ask_for_stacks(self) -> bool:
-        """Ask the ranks that are going to be stopped what they are doing, before the guilty one goes and they notice."""
-        silent = [rank for rank in self._ranks.alive if not (rank.failed or rank.returned)]
-        return self._processes is not None and self._stacks.ask(self._processes, silent)
-
-    def _handle_stacks(self) -> None:
-        if self._inbox.has_deadline("stacks"):
-            self._inbox.set_deadline("stacks", _STACKS_REST_SECONDS, self._end_ranks)
-
-    def _end_ranks(self) -> None:
-        """Have the ranks end, and wait for them as long as they may take."""
-        for peer in self._unanswered:
-            peer.send({"type": "ack"})
-        alive = self._ranks.alive
-        if self._stop_reason == "kill" or not alive:
-            self._finish()
-            return
-        self._ask_to_end(alive)
-        if self._stop_reason == "collateral":
-            self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
-        else:
-            self._inbox.set_deadline("stop", self._plan.spec.grace_seconds, self._end_of_grace)
-
-    def _ask_to_end(self, ranks: list[LocalRank]) -> None:
-        if self._processes is not None:
-            ask_to_end(self._processes, ranks, is_collateral=self._stop_reason == "collateral", is_python=self._start.is_python)
-
-    def _end_of_grace(self) -> None:
-        for rank in self._ranks.alive:
-            self._signal_rank(rank, signal.SIGTERM)
-        self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._finish)
+        self._stopping.begin(reason, self._processes, is_python=self._start.is_python)
 
     def _signal_rank(self, rank: LocalRank, number: signal.Signals) -> None:
         if self._processes is not None and rank.is_alive and rank.pid is not None:
             self._processes.signal(rank.pid, number)
 
     def _look_whether_over(self) -> None:
-        if self._stop_reason is not None:
+        if self._stopping.reason is not None:
             if not self._ranks.alive:
                 self._finish()
         elif self._ranks.all_succeeded:
@@ -389,7 +344,7 @@ class TaskProcess:
 
     def _give_up(self, reason: FailureReason, message: str) -> None:
         """End the attempt for a reason that is not a rank's."""
-        if self._failure is None and self._stop_reason is None:
+        if self._failure is None and self._stopping.reason is None:
             self._failure = self._describe_failure(reason, message)
             self._events.on_failure(self._failure)
         self._finish()
@@ -415,7 +370,7 @@ class TaskProcess:
         if failure is not None:
             failure = msgspec.structs.replace(failure, last_lines=self._last_lines(failure.rank))
             return TaskResult(state="failed", ranks=outcomes, failure=failure)
-        state: Literal["cancelled", "succeeded"] = "cancelled" if self._stop_reason is not None else "succeeded"
+        state: Literal["cancelled", "succeeded"] = "cancelled" if self._stopping.reason is not None else "succeeded"
         return TaskResult(state=state, ranks=outcomes, failure=None)
 
     def _outcome(self, rank: LocalRank) -> RankOutcome:

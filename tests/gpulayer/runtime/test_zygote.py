@@ -11,6 +11,7 @@ from support.runtime import WatchedProcess
 
 from gpulayer.errors import Interrupted
 from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.process_tree import parent_of
 from gpulayer.runtime.zygote import Zygote
 
 
@@ -64,8 +65,7 @@ def test_modules_are_loaded_with_one_thread_and_the_zygote_is_below_the_keeper(k
     assert wait(zygote) is None
     assert zygote.pid is not None
     watched = WatchedProcess(zygote.pid)
-    with open(f"/proc/{zygote.pid}/stat") as stat:
-        assert int(stat.read().split()[3]) == keeper.pid
+    assert parent_of(zygote.pid) == keeper.pid
     zygote.close()
     assert watched.has_ended(10)
     watched.close()
