@@ -86,6 +86,12 @@ class Channel:
             if self._has_failed:
                 user.on_fault(OSError("the channel failed while nobody listened"))
 
+    def drain(self) -> None:
+        """Hear what peers that are gone have said last; whoever is alive and goes on speaking is cut off at the next pause."""
+        with self._lock:
+            while not (self._is_closed or self._has_failed) and self._selector.select(0):
+                self._serve()
+
     def rest(self) -> bool:
         """Hang up on everybody, also on those who have not been heard yet; False where the channel is good for no other user."""
         with self._lock:

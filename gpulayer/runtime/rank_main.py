@@ -18,7 +18,7 @@ import types
 from pathlib import Path
 from typing import NoReturn
 
-from gpulayer.runtime import interpreter_end, rank_channel
+from gpulayer.runtime import interpreter_end, rank_channel, rank_records
 from gpulayer.runtime.process_tree import end_with_parent
 from gpulayer.runtime.rank_channel import RankChannel
 from gpulayer.runtime.rank_error import report_error
@@ -69,13 +69,17 @@ def _open_channel(launcher: str | None) -> RankChannel:
     for file in files:
         os.close(file)
     rank_channel.current = channel
+    os.environ[rank_records.RANK] = str(rank)
     return channel
 
 
 def _run_script(script: str, argv: list[str], channel: RankChannel) -> int:
     """Run the script as `__main__`, report how it ended, and return the exit code."""
     try:
-        exit_code = _run_to_end(_become_main(script, argv), channel)
+        try:
+            exit_code = _run_to_end(_become_main(script, argv), channel)
+        finally:
+            rank_records.flush()
     except BaseException as error:  # noqa: BLE001 - whatever the script lets out ends the rank, and is reported
         exit_code = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         report = report_error(error)

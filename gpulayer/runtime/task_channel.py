@@ -14,7 +14,7 @@ from typing import Any
 
 from gpulayer.runtime.channel import Channel, ChannelPeer, ChannelUser
 from gpulayer.runtime.output import OutputReader
-from gpulayer.runtime.task_messages import Hello, PeerMessage, PublishRendezvous, ReadRendezvous, read_message
+from gpulayer.runtime.task_messages import Hello, PeerMessage, PublishRendezvous, ReadRendezvous, Records, read_message
 from gpulayer.runtime.task_plan import TaskEvents
 from gpulayer.runtime.task_ranks import LocalRanks
 from gpulayer.runtime.task_stacks import StackDumps
@@ -65,6 +65,10 @@ class TaskChannel:
                 self._take_pipes(message.rank, files)
         if message is None:
             _log.warning("a process of the task sent a message of an unknown type: %s", fields.get("type"))
+        elif isinstance(message, Records):
+            # From any process of a rank: what it forked or started speaks on a connection of its own.
+            if self._ranks.find(message.rank) is not None:
+                self._events.on_records(message.rank, message.records, message.lost)
         elif isinstance(message, PublishRendezvous | ReadRendezvous):
             # These may wait for the control plane, and the channel must go on listening.
             threading.Thread(target=self._meet, args=(peer, message), name="gpulayer-rendezvous", daemon=True).start()

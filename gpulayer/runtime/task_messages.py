@@ -46,6 +46,14 @@ class Mark(_Spoken, frozen=True):
     at: float
 
 
+class Records(_Spoken, frozen=True):
+    """What a rank's code told, as (kind, monotonic seconds, plain data); and how many it had to drop so far, untold."""
+
+    rank: int
+    records: tuple[tuple[str, float, dict[str, Any]], ...]
+    lost: int = 0
+
+
 class Launcher(_Spoken, frozen=True):
     """The launcher is there."""
 
@@ -73,7 +81,7 @@ class ReadRendezvous(_Spoken, frozen=True, tag="read_rendezvous"):
     """Where does node 0 listen?"""
 
 
-PeerMessage = Hello | Failed | Returned | Mark | Launcher | Exited | PublishRendezvous | ReadRendezvous
+PeerMessage = Hello | Failed | Returned | Mark | Records | Launcher | Exited | PublishRendezvous | ReadRendezvous
 _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(PeerMessage))
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gpulayer.protocol import Device, Failure, JobId, RankOutcome, StopReason, Stream, TaskId
 from gpulayer.runtime.direct import MeetingPoint
 from gpulayer.spec import AnyJob, DistributedJob
+
+Records = tuple[tuple[str, float, dict[str, Any]], ...]
+"""Kind, monotonic seconds on this machine, and plain data, each."""
 
 EndReason = StopReason | Literal["timeout"]
 """Why an attempt is ended before it is done: by order of the control plane, or because its time is up here."""
@@ -71,6 +74,9 @@ class TaskEvents(Protocol):
 
     def on_output(self, rank: int | None, stream: Stream, data: bytes) -> None:
         """Bytes of a stream, in order; None for what the launcher itself printed. Must not block."""
+
+    def on_records(self, rank: int, records: Records, lost: int) -> None:
+        """What a rank's code told beside its output, in order within a process; and how many it had to drop. Must not block."""
 
     def on_started(self, at: float) -> None:
         """The process runs, or has run, since `at` (monotonic seconds). Told before `on_lasting` and before a failure of its own."""

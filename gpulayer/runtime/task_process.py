@@ -361,6 +361,7 @@ class TaskProcess:
             for last_exit in self._inbox.take_all():  # of what was killed, collected before the keeper said that all is gone
                 last_exit()
             self._confirm_start()
+            self._processes.channel.drain()
         finally:
             self._processes.close()
 

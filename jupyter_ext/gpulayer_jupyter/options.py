@@ -50,7 +50,7 @@ def cell_parser() -> OptionParser:
         help=f"what a rank may take to end when the job is cancelled or out of time ({GRACE_SECONDS:g})",
     )
     parser.add_argument("--retries", type=_count, default=0, metavar="N", help="how often a failed or lost attempt is tried again (0)")
-    parser.add_argument("--launcher", help=f"who starts the ranks on a node: {', '.join(LAUNCHERS)}")
+    parser.add_argument("--launcher", help=f"who starts the ranks on a node: {', '.join(LAUNCHERS)} (auto)")
     parser.add_argument("--detach", action="store_true", help="return a job handle at once instead of following the job")
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent and where it would run; send nothing")
     return parser

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 from gpulayer import settings
 from gpulayer.protocol import Device, Failure, JobId, TaskId
@@ -44,6 +45,7 @@ class RecordedEvents:
 
     def __init__(self, meeting: Meeting | None = None) -> None:
         self.output: dict[tuple[int | None, str], bytearray] = {}
+        self.records: list[tuple[int, str, dict[str, Any]]] = []
         self.failures: list[Failure] = []
         self.started = threading.Event()
         self._meeting = meeting or Meeting()
@@ -52,6 +54,11 @@ class RecordedEvents:
     def on_output(self, rank, stream, data) -> None:
         with self._changed:
             self.output.setdefault((rank, stream), bytearray()).extend(data)
+            self._changed.notify_all()
+
+    def on_records(self, rank, records, lost) -> None:
+        with self._changed:
+            self.records.extend((rank, kind, data) for kind, _, data in records)
             self._changed.notify_all()
 
     def on_started(self, at: float) -> None:
