@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import sys
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +43,9 @@ def preload(modules: Iterable[str]) -> None:
             except Exception as error:  # whatever a module does as it is imported
                 raise PreloadRefused(module, f"{type(error).__name__}: {error}") from error
             _check_fit_to_fork(module)
+        # What they would take apart at this process's end (torch: every operator, one by one) is not for each of its children to do.
+        for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other list
+            finalizer.atexit = False
     finally:
         if blas is None:
             del os.environ["OPENBLAS_NUM_THREADS"]

@@ -55,9 +55,10 @@ def worker_process(served: Served, worker_name: str) -> psutil.Process:
     return found
 
 
-def test_kill_of_the_server(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["torchrun", "warm"])
+def test_kill_of_the_server(served: Served, tmp_path: Path, launcher: str) -> None:
     gate = tmp_path / "gate"
-    job = start_job(served, gate)
+    job = start_job(served, gate, launcher=launcher)
     served.server.kill()
     gate.touch()
     served.server.restart()
@@ -71,11 +72,11 @@ def test_kill_of_the_server(served: Served, tmp_path: Path) -> None:
         assert all(not worker.devices_held for worker in client.workers())
 
 
-@pytest.mark.parametrize("retries", [0, 1])
-def test_kill_of_a_worker(served: Served, tmp_path: Path, retries: int) -> None:
+@pytest.mark.parametrize(("retries", "launcher"), [(0, "torchrun"), (1, "warm")])
+def test_kill_of_a_worker(served: Served, tmp_path: Path, retries: int, launcher: str) -> None:
     gate = tmp_path / "gate"
     served.client.ensure_local_workers(2 + retries, cpu_devices=2)
-    job = start_job(served, gate, retries=retries)
+    job = start_job(served, gate, retries=retries, launcher=launcher)
     ranks = [int(line.text.split()[2]) for line in job.logs() if line.text.startswith("begin")]
     victim = job.refresh().status.tasks[1].worker
     os.kill(worker_process(served, victim).pid, signal.SIGKILL)
