@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from served_notebook import ServedKernel
 from support.served import Served, served_notebooks
 
 import gpulayer
@@ -93,6 +94,31 @@ def test_kill_of_a_worker(served: Served, tmp_path: Path, retries: int, launcher
         assert job.status.failure is not None
         assert job.status.failure.reason == "lost"
         assert victim in job.status.failure.message
+
+
+class KernelGone(Exception):
+    """Leaves a cell that nobody answers any more."""
+
+
+def test_kill_of_the_kernel(served: Served, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with ServedKernel(served.server.url, served.server.token, "test.ipynb") as kernel:
+        pid = int(kernel.execute("%load_ext gpulayer\nimport os; print(os.getpid())").text)
+
+        def kill(run, message) -> None:
+            if all(f"begin {rank}" in run.text for rank in range(4)):
+                os.kill(pid, signal.SIGKILL)
+                raise KernelGone
+
+        # Without the many lines, of which a cell shows the last.
+        quiet = WAIT_FOR_GATE.decode().replace("range(2000)", "range(1)").replace("sys.argv[1]", repr(str(gate)))
+        with pytest.raises(KernelGone):
+            kernel.execute(f"%%gpulayer --nodes 2 --devices 2\n{quiet}", on_message=kill)
+        (job,) = served.client.jobs()
+        assert job.state is JobState.RUNNING
+        gate.touch()
+        assert job.wait(timeout=90).state is JobState.SUCCEEDED
+        assert [list(job.logs(rank=rank))[-1].text for rank in range(4)] == [f"end {rank}" for rank in range(4)]
 
 
 def test_submitted_before_any_worker_exists(tmp_path: Path) -> None:
