@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from served import temporary_folder
+
 import gpulayer
 from gpulayer.bundle.archive import Bundle
 from gpulayer.protocol import RankOutcome, TaskStatus
@@ -101,9 +103,10 @@ def start_by_hand(shape: Shape) -> Start:
         endpoint = f"--rdzv-endpoint=127.0.0.1:{_free_port()}"
         argv += [f"--nnodes={shape.nodes}", "--rdzv-backend=c10d", f"--rdzv-id={nonce}", endpoint]
     argv += [str(SCRIPT), nonce, shape.accelerator]
-    # What a cpu job of GPUlayer sees of GPUs: none.
-    env = os.environ | ({"CUDA_VISIBLE_DEVICES": ""} if shape.accelerator == "cpu" else {})
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with temporary_folder() as folder, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        env = os.environ | {"TMPDIR": str(folder)}  # torchrun leaves a folder behind
+        if shape.accelerator == "cpu":
+            env["CUDA_VISIBLE_DEVICES"] = ""  # as in a cpu job of GPUlayer
         began = time.monotonic()
         with _processes([argv] * shape.nodes, env=env, stdout=out, stderr=err) as processes:
             codes = [process.wait() for process in processes]

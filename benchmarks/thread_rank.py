@@ -1,6 +1,7 @@
-"""What each rank of `thread_sharing.py` runs: training steps of a three-layer MLP, its step times printed by the first rank.
+"""What each rank of `thread_sharing.py` runs: training steps of a three-layer MLP with one number of threads after the other.
 
-Arguments: the most steps of each width, widths. Which threads it computes with, its environment has said before PyTorch is imported.
+Arguments as JSON: widths, the numbers of threads (0: what PyTorch chose for itself), rounds, and the seconds of one turn. The
+first rank prints the median step of each turn.
 """
 
 import json
@@ -8,19 +9,20 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 BATCH = 64
-WARM_UP = 3
-SECONDS = 1.0
-"""The most that all steps of one width are to take."""
+WARM_UP = 2
+"""Steps after each change; the faster one tells how many a turn has."""
 
 
-def median_step(width: int, steps: int) -> float:
-    """Seconds of a step, with the exchange of gradients where there are several ranks."""
+def training_step(width: int) -> Callable[[], float]:
+    """One step, with the exchange of gradients where there are several ranks; calling it tells the seconds."""
     torch.manual_seed(0)
     layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 1)]
     model = torch.nn.Sequential(*layers)
@@ -36,26 +38,35 @@ def median_step(width: int, steps: int) -> float:
         optimizer.step()
         return time.perf_counter() - began
 
-    warm_up = [step() for _ in range(WARM_UP)]
-    # Ranks whose threads fight for cores can take a hundred times as long; every rank makes as many steps as the first one says.
-    count = torch.tensor([min(steps, max(1, int(SECONDS / min(warm_up))))])
+    return step
+
+
+def turn(step: Callable[[], float], threads: int, seconds: float) -> float:
+    """The median step with so many threads; every rank makes as many steps as the first one has time for."""
+    torch.set_num_threads(threads)
+    warm_up = min(step() for _ in range(WARM_UP))
+    count = torch.tensor([max(1, int(seconds / warm_up))])
     dist.broadcast(count, src=0)
-    took = [step() for _ in range(int(count))]
-    assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
-    return statistics.median(took)
+    return statistics.median(step() for _ in range(int(count)))
 
 
-def main(steps: int, widths: list[int]) -> None:
-    """Measure every width; the group is a file's, so that nothing of a launcher is at work."""
+def main(widths: list[int], threads: list[int], rounds: int, seconds: float) -> None:
+    """Measure; the group meets in a file, so that nothing of a launcher is at work."""
     meeting = f"file://{os.environ['GPULAYER_BENCHMARK_STORE']}"
     dist.init_process_group("gloo", init_method=meeting, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
-    seconds = {width: median_step(width, steps) for width in widths}
-    world_size, is_first = dist.get_world_size(), dist.get_rank() == 0
+    own_choice = torch.get_num_threads()
+    chosen = [number or own_choice for number in threads]
+    took: dict[int, list[list[float]]] = {}
+    for width in widths:
+        step = training_step(width)
+        took[width] = [[turn(step, number, seconds) for number in chosen] for _ in range(rounds)]
+    seen: dict[str, Any] = {"world_size": dist.get_world_size(), "threads": chosen, "took": took}
+    is_first = dist.get_rank() == 0
+    del step  # before the group, see `startup_rank.py`
     dist.destroy_process_group()
     if is_first:
-        seen = {"threads": torch.get_num_threads(), "world_size": world_size, "seconds": seconds}
         sys.stdout.write(json.dumps(seen) + "\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [int(word) for word in sys.argv[2:]])
+    main(**json.loads(sys.argv[1]))
