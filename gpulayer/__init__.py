@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpulayer.client.client import Client
     from gpulayer.client.job import Job, LogLine
     from gpulayer.errors import GPUlayerError, JobFailed
+    from gpulayer.runtime.rank_log import log
     from gpulayer.spec import CommandJob, DistributedJob
     from gpulayer.states import JobState
     from gpulayer.targets import connect
@@ -29,6 +30,7 @@ _HOMES = {
     "JobState": "gpulayer.states",
     "LogLine": "gpulayer.client.job",
     "connect": "gpulayer.targets",
+    "log": "gpulayer.runtime.rank_log",
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "__version__",
     "connect",
     "load_ipython_extension",
+    "log",
     "unload_ipython_extension",
 ]
 

@@ -15,6 +15,7 @@ import msgspec
 from gpulayer.protocol import (
     AcquireTask,
     AppendLogs,
+    AppendMetrics,
     CancelJob,
     CreateJoinToken,
     Done,
@@ -34,9 +35,11 @@ from gpulayer.protocol import (
     ListWorkers,
     LogPage,
     Message,
+    MetricPage,
     PublishRendezvous,
     ReadEvents,
     ReadLogs,
+    ReadMetrics,
     ReadRendezvous,
     Registered,
     RegisterWorker,
@@ -112,6 +115,7 @@ CALLS: dict[str, Call] = {
         _call("wait_job", "GET /v1/jobs/{job_id}", GetJob, JobStatus, _R, _C, summary="One job, now or once it has changed or ended"),
         _call("cancel", "POST /v1/jobs/{job_id}/cancel", CancelJob, JobStatus, _WR, _C, summary="Stop a job"),
         _call("read_logs", "GET /v1/jobs/{job_id}/logs", ReadLogs, LogPage, _R, _C, summary="A job's output from a cursor on"),
+        _call("read_metrics", "GET /v1/jobs/{job_id}/metrics", ReadMetrics, MetricPage, _R, _C, summary="A job's metrics from a cursor on"),
         _call("read_events", "GET /v1/events", ReadEvents, EventPage, _R, _C, summary="What has changed since a cursor"),
         _call("list_workers", "GET /v1/workers", ListWorkers, WorkerList, _R, _C, summary="Workers and their devices"),
         _call("register_worker", "POST /v1/workers", RegisterWorker, Registered, _X, _C, _JOIN, _W, summary="A worker joins or comes back"),
@@ -141,6 +145,15 @@ CALLS: dict[str, Call] = {
             _WR,
             _W,
             summary="Output of an attempt; a resend stores nothing twice",
+        ),
+        _call(
+            "append_metrics",
+            "POST /v1/worker/tasks/{task_id}/metrics",
+            AppendMetrics,
+            Done,
+            _WR,
+            _W,
+            summary="Metrics of an attempt; a resend stores nothing twice",
         ),
         _call(
             "publish_rendezvous", "POST /v1/worker/tasks/{task_id}/rendezvous", PublishRendezvous, Done, _WR, _W, summary="Where ranks meet"

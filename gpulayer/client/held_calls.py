@@ -13,6 +13,7 @@ from gpulayer.protocol import (
     JobStatus,
     LogPage,
     Message,
+    MetricPage,
     Rendezvous,
     WorkerOrders,
 )
@@ -40,6 +41,8 @@ def _is_empty(request: Message, answer: Message) -> bool:
         return unchanged and not answer.state.is_terminal
     if isinstance(answer, LogPage):
         return not answer.chunks and not answer.complete
+    if isinstance(answer, MetricPage):
+        return not answer.batches and not answer.complete
     if isinstance(answer, EventPage):
         return not answer.events
     return isinstance(answer, Rendezvous) and answer.address is None

@@ -13,9 +13,10 @@ from gpulayer.client.downloads import download_outputs, output_files
 from gpulayer.client.failures import job_failed
 from gpulayer.client.following import Following
 from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.client.metrics import MetricTable, table_of
 from gpulayer.client.waterfall import Span, waterfall_of
 from gpulayer.errors import NotFound, Unsupported
-from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, OutputFile, ReadLogs
+from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, MetricPage, OutputFile, ReadLogs, ReadMetrics
 from gpulayer.settings import LONG_POLL_SECONDS
 from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
@@ -185,6 +186,24 @@ class Job:
             if status.revision != revision:
                 self._status = status
                 yield status
+
+    def metrics(self, rank: int | None = None, name: str | None = None) -> MetricTable:
+        """What its ranks have logged so far with `gpulayer.log`; of all ranks or of one, all metrics or one.
+
+        Raises:
+            NotFound: the job has no such rank.
+        """
+        self._check_rank(rank)
+        return table_of(self.id, self._metric_pages(rank, name))
+
+    def _metric_pages(self, rank: int | None, name: str | None) -> Iterator[MetricPage]:
+        after = 0
+        while True:
+            page: MetricPage = self._client.call_patiently("read_metrics", ReadMetrics(job_id=self.id, rank=rank, name=name, after=after))
+            yield page
+            if page.complete or page.next == after:
+                return
+            after = page.next
 
     def waterfall(self) -> tuple[Span, ...]:
         """Where its time went, so far where it has not ended: its own steps and those of each rank (`client.waterfall`)."""

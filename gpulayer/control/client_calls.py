@@ -12,7 +12,7 @@ from gpulayer.control import endings, registration, statuses, submitting, tokens
 from gpulayer.control.local_workers import LOCAL_START_SECONDS
 from gpulayer.control.open_home import OpenHome
 from gpulayer.control.placing import place_queue
-from gpulayer.control.store import changes, jobs, logs, workers
+from gpulayer.control.store import changes, jobs, logs, metrics, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.rows import JobRow
 from gpulayer.control.tokens import Caller
@@ -29,6 +29,7 @@ from gpulayer.protocol import (
     JobStatus,
     JoinToken,
     LogPage,
+    MetricPage,
     StartLocalWorkers,
     SubmitJob,
     WorkerId,
@@ -137,6 +138,18 @@ class ClientCalls(OpenHome):
 
         held = Question(key=("logs", job_id, rank, after, limit_bytes), ask=ask)
         return await self.waiters.hold_question(logs.logs_topic(job_id), held, wait=wait, first=first, look=look)
+
+    async def read_metrics(
+        self, *, job_id: JobId, rank: int | None = None, name: str | None = None, after: int = 0, wait: float = 0.0
+    ) -> MetricPage:
+        """Metrics behind a cursor, held while there are none that were asked for and more may come."""
+
+        async def check() -> tuple[MetricPage, bool]:
+            page, more = await self._database.read(lambda c: metrics.read_page(c, job_id, rank=rank, name=name, after=after))
+            return page, bool(page.batches) or page.complete or more
+
+        # The job's own topic as well: the wait ends when the job does.
+        return await self.waiters.hold([metrics.metrics_topic(job_id), jobs.job_topic(job_id)], wait=wait, check=check)
 
     async def read_events(self, *, after: int = 0, wait: float = 0.0, limit: int = 1000) -> EventPage:
         """Changes behind a cursor, held while there are none; a cursor from before the oldest that is kept gets what is there."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gpulayer.control import assignments, endings, registration
 from gpulayer.control.open_home import OpenHome
-from gpulayer.control.store import attempts, changes, jobs, logs
+from gpulayer.control.store import attempts, changes, jobs, logs, metrics
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.tokens import Caller
 from gpulayer.control.waiters import Question
@@ -22,6 +22,7 @@ from gpulayer.protocol import (
     Failure,
     HeartbeatReply,
     LogChunk,
+    MetricBatch,
     OutputFile,
     RankOutcome,
     Registered,
@@ -141,6 +142,16 @@ class WorkerCalls(OpenHome):
         def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             logs.append(c, row, chunks)
+
+        await self._database.write(change)
+        return Done()
+
+    async def append_metrics(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, batch: MetricBatch) -> Done:
+        """Store metrics of a live attempt; what is sent again is stored once."""
+
+        def change(c: StoreConnection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            metrics.append(c, row, batch)
 
         await self._database.write(change)
         return Done()

@@ -13,7 +13,7 @@ class ReadEvents(Message, frozen=True, kw_only=True):
 
 class Event(Message, frozen=True, kw_only=True):
     id: int
-    topic: str  # "job/<id>", "logs/<id>", "worker/<id>", "workers", "rendezvous/<task>"
+    topic: str  # "job/<id>", "logs/<id>", "metrics/<id>", "worker/<id>", "workers", "rendezvous/<task>"
 
 
 class EventPage(Message, frozen=True, kw_only=True):

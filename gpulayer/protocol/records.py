@@ -50,11 +50,11 @@ class RankOutcome(Message, frozen=True, kw_only=True):
     collateral: bool = False  # stopped because another rank failed first
     error: RankError | None = None
     launcher: Literal["torchrun", "direct", "warm"] | None = None
-    """Who started it; None for a command."""
+    """Who started it; of a command, `warm` where it began with torch imported, else None."""
     start: Literal["warm", "cold"] | None = None
     """Whether a command began in a parked interpreter; None for the ranks of a launcher."""
     cold_reason: str | None = None
-    """Why a Python command did not, or why a rank that may be started warm was not."""
+    """Why a Python command did not, or why what may start with torch imported did not."""
     stacks: tuple[ThreadStack, ...] = ()
     """What it was doing when it was stopped because another rank failed, or because its time was up."""
     marks: dict[str, float] = {}

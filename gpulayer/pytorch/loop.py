@@ -16,6 +16,7 @@ from gpulayer.errors import InvalidSpec
 from gpulayer.pytorch.data import batch_size_of, set_epoch, windows
 from gpulayer.pytorch.module import Module, step_logs
 from gpulayer.pytorch.runtime import Runtime
+from gpulayer.runtime import rank_channel
 
 LOSS = "train_loss"
 """Logged by the loop itself, unless the module logs a value under this name."""
@@ -145,12 +146,18 @@ class FitLoop:
         set_epoch(self._train_loader, epoch)
         self._module.train()
         self._batch_index = 0
-        for window in windows(self._train_loader, self._accumulate):
+        steps = windows(self._train_loader, self._accumulate)
+        if epoch == 0 and (first := next(steps, None)) is not None:
+            self._apply_window(first, step, optimizer, means)
+            rank_channel.mark("first_step")
+        for window in steps:
             self._apply_window(window, step, optimizer, means)
         if self._batch_index == 0:
             raise InvalidSpec(
                 "The training loader gave no batch.", fix="Check its data set, and drop_last with a batch larger than a rank's share."
             )
+        if epoch == self._max_epochs - 1:
+            rank_channel.mark("last_step")
         return mean_over_ranks(self._runtime, means)
 
     def _apply_window(self, window: list[Any], step: torch.nn.Module, optimizer: torch.optim.Optimizer, means: EpochMeans) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from gpulayer.runtime import rank_environment as names
@@ -74,9 +74,17 @@ def open_meeting(
 
 
 def rank_variables(
-    *, job_id: str, attempt: int, node: int, nodes: int, local_rank: int, local_ranks: int, meeting: MeetingPoint
+    env: Mapping[str, str],
+    *,
+    job_id: str,
+    attempt: int,
+    node: int,
+    nodes: int,
+    local_rank: int,
+    local_ranks: int,
+    meeting: MeetingPoint,
 ) -> dict[str, str]:
-    """What torchrun tells a rank by its environment (torch.distributed.run, "Environment Variables").
+    """What torchrun tells a rank by its environment (torch.distributed.run, "Environment Variables"); `env` is the task's.
 
     `TORCHELASTIC_ERROR_FILE` and `TORCHELASTIC_SIGNALS_TO_HANDLE` are about torchrun's own process and have no place here.
     """
@@ -98,6 +106,8 @@ def rank_variables(
         "TORCHELASTIC_RUN_ID": names.run_id(job_id, attempt),
         # Rank 0 serves the store beside its script: every rank, rank 0 as well, is a client of it.
         "TORCHELASTIC_USE_AGENT_STORE": "True",
+        # The one that torchrun leaves as the job has it.
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": env.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
 
 

@@ -20,6 +20,7 @@ import resource
 import selectors
 import signal
 import socket
+import struct
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,6 +34,8 @@ from gpulayer.runtime.process_tree import IS_LINUX, children, end_with_parent, i
 from gpulayer.runtime.supervisor import Supervisor, complain
 from gpulayer.runtime.task_keeper import TaskKeeperProcess
 
+_NUMBER = struct.Struct("i")
+
 
 class KeeperProcess(Supervisor):
     """Forks a task keeper for each task; kills what a dead task keeper leaves.
@@ -42,14 +45,17 @@ class KeeperProcess(Supervisor):
         agent: the agent's process; 0 in a zygote, whose keeper looks after that.
         folder: the agent's, removed when that has died and can't do it any more.
         site: what a job finds differently in a parked interpreter.
+        register: in a zygote, the file into which its task keepers write their numbers.
     """
 
-    def __init__(self, connection: socket.socket, agent: int, folder: Path | None, site: ParkedSite) -> None:
+    def __init__(
+        self, connection: socket.socket, agent: int, folder: Path | None, site: ParkedSite, *, register: int | None = None
+    ) -> None:
         super().__init__(connection)
         self._pid = os.getpid()
         self._task_keepers: set[int] = set()
-        self._zygotes: set[int] = set()
-        self._is_zygote = not agent
+        self._zygotes: dict[int, int] = {}  # with the file from which the numbers of their task keepers are read
+        self._register = register
         self._folder = folder
         self._is_dismissed = False
         self._agent_has_died = False
@@ -72,19 +78,19 @@ class KeeperProcess(Supervisor):
         if message["op"] == "close":
             self._is_dismissed = True
             return
-        is_task = message["op"] == "open_task"
         # Held back until the child has a handler of its own: the inherited one would note the end in a copy of this object.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         try:
             if len(files) != 1:  # the kernel drops a file that comes while this process has as many open as it may
                 complain(f"{message['op']} came with {len(files)} files and not one")
                 return
-            pid = os.fork()
-            if pid == 0:
-                if is_task:
+            if message["op"] == "open_task":
+                pid = os.fork()
+                if pid == 0:
                     self._become_task_keeper(files.pop(), message["parks"])
-                self._become_zygote(files.pop(), message["argv"], message["modules"])
-            (self._task_keepers if is_task else self._zygotes).add(pid)
+                self._task_keepers.add(pid)
+            else:
+                self._open_zygote(files[0], message["argv"], message["modules"])
         except OSError as error:  # the limit of processes or memory is reached
             complain(f"no process for {message['op']}: {error}")
         finally:
@@ -95,10 +101,13 @@ class KeeperProcess(Supervisor):
     def _become_task_keeper(self, end: int, parks: int) -> NoReturn:
         code: int | None = 1
         try:
+            if self._register is not None:
+                with contextlib.suppress(BlockingIOError):  # thousands have come before: it ends with its zygote
+                    os.write(self._register, _NUMBER.pack(os.getpid()))
             self._leave_with(end)
             task_keeper = TaskKeeperProcess(socket.socket(fileno=end), self._site, parks=parks)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-            if not self._is_zygote:  # what has begun outlives a zygote, and ends with the keeper or with the agent
+            if self._register is None:  # what has begun outlives a zygote, and ends with the keeper or with the agent
                 end_with_parent(signal.SIGTERM)
                 if os.getppid() != self._pid:
                     task_keeper.ending = True  # the keeper died between the fork and the line above
@@ -113,35 +122,53 @@ class KeeperProcess(Supervisor):
                 os._exit(code)
         raise AssertionError
 
-    def _become_zygote(self, end: int, argv: list[str], modules: list[str]) -> NoReturn:
+    def _open_zygote(self, end: int, argv: list[str], modules: list[str]) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
         try:
-            self._leave_with(end)
+            pid = os.fork()
+            if pid == 0:
+                self._become_zygote(end, writer, argv, modules)
+        except OSError:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        self._zygotes[pid] = reader
+
+    def _become_zygote(self, end: int, register: int, argv: list[str], modules: list[str]) -> NoReturn:
+        try:
+            self._leave_with(end, register)
             for number in KEEPER_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             end_with_parent(signal.SIGTERM)
             if os.getppid() == self._pid:
                 os.set_inheritable(end, True)
-                os.execv(argv[0], [*argv, str(end), "0", "", *modules])  # noqa: S606 - our own interpreter
+                os.set_inheritable(register, True)
+                os.execv(argv[0], [*argv, str(end), "0", str(register), *modules])  # noqa: S606 - our own interpreter
         finally:
             os._exit(1)
 
-    def _leave_with(self, end: int) -> None:
-        """In a forked process: let go of all that is the keeper's but this file, and lead a session."""
+    def _leave_with(self, *files: int) -> None:
+        """In a forked process: let go of all that is the keeper's but these files, and lead a session."""
         self.abandon()
         # Also those that came for other tasks, which would not be seen to end as long as they are open here.
-        os.closerange(3, end)
-        os.closerange(end + 1, MAX_FD)
+        first = 3
+        for file in sorted(files):
+            os.closerange(first, file)
+            first = file + 1
+        os.closerange(first, MAX_FD)
         os.setsid()
 
     def child_ended(self, pid: int, code: int, usage: resource.struct_rusage, *, has_others: bool) -> None:
         del usage, has_others
-        if pid in self._zygotes:
-            self._zygotes.discard(pid)
-            # Its task keepers are this process's children from here on. They go on; what they leave is looked after.
-            self._task_keepers |= children() - self._zygotes
-            return
-        is_clean = pid in self._task_keepers and code == 0  # it has killed what it had
+        register = self._zygotes.pop(pid, None)
+        if register is not None:
+            # Its task keepers are this process's children from here on. They go on; what it held besides is nobody's.
+            self._task_keepers |= _read_numbers(register) & children()
+        is_clean = register is None and pid in self._task_keepers and code == 0  # it has killed what it had
         self._task_keepers.discard(pid)
         if is_clean:
             return
@@ -149,6 +176,10 @@ class KeeperProcess(Supervisor):
         for orphan in self._orphans():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(orphan, signal.SIGKILL)
+
+    def comes_after(self, ended: tuple[int, int, resource.struct_rusage]) -> bool:
+        # A zygote's end tells whose its task keepers are, before another's end has orphans looked for.
+        return ended[0] not in self._zygotes
 
     def abandon(self) -> None:
         super().abandon()
@@ -159,22 +190,46 @@ class KeeperProcess(Supervisor):
         super().lose_agent()
         self._agent_has_died = not self._is_dismissed
 
+    def _has_agent_ended(self) -> bool:
+        """Whether it is gone at this moment: one that has dismissed this process may be killed before it has removed the folder."""
+        return any(key.fd == self._agent for key, _ in self._selector.select(0))
+
     def _orphans(self) -> list[int]:
         """What is below the keeper and below no living task keeper or zygote."""
-        ours = self._task_keepers | self._zygotes
+        ours = self._task_keepers | self._zygotes.keys()
         return [pid for pid in self.descendants() if pid not in ours and not any(is_descendant(pid, keeper) for keeper in ours)]
 
     def kill_everything(self) -> None:
+        # Zygotes first, and killed: one that imports may be deaf to anything else. What they had comes here.
+        for pid in self._zygotes:
+            _signal(pid, signal.SIGKILL)
+        while self._zygotes and self.reap(block=True):
+            pass
         # Asked, not killed: a task keeper that is killed would hand its orphans over one generation at a time.
-        for pid in self._task_keepers | self._zygotes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        while (self._task_keepers or self._zygotes) and self.reap(block=True):
+        for pid in self._task_keepers:
+            _signal(pid, signal.SIGTERM)
+            _signal(pid, signal.SIGCONT)  # one that somebody has stopped would not hear it
+        while self._task_keepers and self.reap(block=True):
             pass
         super().kill_everything()
-        if self._agent_has_died and self._folder is not None:
+        if self._folder is not None and (self._agent_has_died or self._has_agent_ended()):
             with contextlib.suppress(OSError):
                 _remove_folder(self._folder)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _read_numbers(register: int) -> set[int]:
+    """The numbers that task keepers wrote there; the file is closed."""
+    data = b""
+    with contextlib.suppress(BlockingIOError):
+        while more := os.read(register, 65536):
+            data += more
+    os.close(register)
+    return {number for (number,) in _NUMBER.iter_unpack(data)}
 
 
 def _remove_folder(folder: Path) -> None:
@@ -188,13 +243,16 @@ def _remove_folder(folder: Path) -> None:
 
 
 def main(bare: frozenset[str] = frozenset(), rank: frozenset[str] = frozenset()) -> None:
-    """Run the keeper: `FD AGENT FOLDER` on the command line; or a zygote, `FD 0 "" MODULE…`, MODULEs to be preloaded.
+    """Run the keeper: `FD AGENT FOLDER` on the command line; or a zygote, `FD 0 REGISTER MODULE…`, MODULEs to be preloaded.
 
     Args:
         bare: the modules that Python had loaded by itself.
         rank: those and what `rank_main` needs.
     """
-    fd, agent, folder, *modules = sys.argv[1:]
+    fd, agent, place, *modules = sys.argv[1:]
+    register = int(place) if agent == "0" else None
+    if register is not None:
+        os.set_inheritable(register, False)
     connection = socket.socket(fileno=int(fd))
     forget_inherited_signals()
     atexit._clear()  # noqa: SLF001 - what is there is this process's; what preloaded modules register is a job's as well
@@ -206,8 +264,8 @@ def main(bare: frozenset[str] = frozenset(), rank: frozenset[str] = frozenset())
     site = ParkedSite(bare, rank)
     ours = take_out_traces()
     try:
-        KeeperProcess(connection, int(agent), Path(folder) if folder else None, site).run()
-        return
+        KeeperProcess(connection, int(agent), Path(place) if register is None else None, site, register=register).run()
+        os._exit(0)  # nothing is left to be done: with torch loaded Python takes half a second to take itself apart
     except Parked as parked:
         found = parked
     park(found.connection, found.parent, found.site, ours)

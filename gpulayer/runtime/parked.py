@@ -132,6 +132,8 @@ def _become(message: dict[str, Any], files: list[int], ours: dict[str, ModuleTyp
     for name in _DRAWN_ANEW:
         if (module := sys.modules.get(name)) is not None:
             module.seed()
+    if (multiprocessing := sys.modules.get("multiprocessing.process")) is not None:
+        multiprocessing.current_process().authkey = os.urandom(32)  # who has it is let in by what this process serves
     if message["form"] == "rank":
         sys.modules.update(ours)
 

@@ -66,8 +66,7 @@ class Keeper:
         """What parked interpreters are started with."""
         self.memory_kills = MemoryKills.count()
         """What a task that ends before it has lasted goes by: how often memory ran out before any task here."""
-        self.on_end: Callable[[], None] = _nothing
-        """Called from the event thread when the keeper's process has ended: what it was the ancestor of is to end as well."""
+        self._at_end: list[Callable[[], None]] = []
         self._pool = TaskKeeperPool(self.thread, self.environment, name="channel", spares=spares)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -104,6 +103,10 @@ class Keeper:
                 except ConnectionError:
                     self._has_ended = True  # it died a moment ago: once more, with another
         raise Interrupted("The keeper could not be started.")
+
+    def call_at_end(self, call: Callable[[], None]) -> None:
+        """Have this called, from the event thread, whenever the keeper's process has ended: what was below it is to end as well."""
+        self._at_end.append(call)
 
     def open_zygote(self, modules: Sequence[str]) -> tuple[FrameSocket, Path]:
         """Have a zygote started below the keeper (`zygote.py`); returns the connection to it, and the folder for its channels.
@@ -192,11 +195,8 @@ class Keeper:
         if connection.receive(wait=False) is None:
             self._has_ended = self._has_ended or connection is self._connection
             self.thread.remove(connection)
-            self.on_end()
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""
+            for call in self._at_end:
+                call()
 
 
 def _parked_environment() -> dict[str, str]:

@@ -59,14 +59,15 @@ def _open_channel(launcher: str | None) -> RankChannel:
     channel = RankChannel(rank, int(os.environ.get("LOCAL_RANK", "0")) if launcher else 0)
     if not channel.is_open:
         return channel
-    pipes = [os.pipe(), os.pipe()] if launcher == "torchrun" else []
-    stacks = offer_stacks()
-    files = [reader for reader, _ in pipes] + ([stacks] if stacks is not None else [])
+    pipes = {"stdout": os.pipe(), "stderr": os.pipe()} if launcher == "torchrun" else {}
+    files = {name: reader for name, (reader, _) in pipes.items()}
+    if (stacks := offer_stacks()) is not None:
+        files["stacks"] = stacks
     channel.tell_hello(files)
-    for number, (_, writer) in enumerate(pipes, start=1):
+    for number, (_, writer) in enumerate(pipes.values(), start=1):
         os.dup2(writer, number)
         os.close(writer)
-    for file in files:
+    for file in files.values():
         os.close(file)
     rank_channel.current = channel
     os.environ[rank_records.RANK] = str(rank)

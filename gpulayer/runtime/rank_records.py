@@ -17,7 +17,7 @@ from typing import Any
 
 from gpulayer.runtime.frames import FrameSocket, connect
 
-_CHANNEL = "GPULAYER_CHANNEL"
+_CHANNEL = "GPULAYER_CHANNEL"  # as in `rank_environment`, which loads psutil
 RANK = "GPULAYER_RANK"
 """Set by `rank_main`: which rank a process belongs to, whatever its own environment makes of RANK."""
 _REST_SECONDS = 0.1
@@ -39,6 +39,7 @@ class RankRecords:
     def __init__(self, path: str, rank: int) -> None:
         self._path = path
         self._rank = rank
+        self._pid = os.getpid()
         self._waiting: deque[tuple[str, float, dict[str, Any]]] = deque(maxlen=_MOST_WAITING)
         self._lost = 0
         self._is_running = False
@@ -56,8 +57,8 @@ class RankRecords:
             self._wake()
 
     def flush(self) -> None:
-        """Send what waits, at the end of the process."""
-        if self._is_running:
+        """Send what waits, at the end of the process; an agent that takes nothing in is waited for a few seconds."""
+        if self._is_running and os.getpid() == self._pid:
             self._send_all(_FLUSH_SECONDS)
 
     def _wake(self) -> None:
@@ -79,20 +80,28 @@ class RankRecords:
                 return
 
     def _send_all(self, timeout: float | None = None) -> bool:
-        """Send what waits; False where nobody takes it any more."""
-        with self._sending:
+        """Send what waits; False where nobody takes it, or not in time."""
+        if timeout is not None and self._frames is not None:
+            with contextlib.suppress(OSError):
+                self._frames.set_timeout(timeout)  # also for what the thread is sending
+        if not self._sending.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
             try:
                 if self._frames is None:
                     self._frames = connect(self._path)
-                self._frames.set_timeout(timeout)
+                if timeout is not None:
+                    self._frames.set_timeout(timeout)
                 while records := self._take():
                     self._frames.send({"type": "records", "rank": self._rank, "lost": self._lost, "records": records})
             except OSError:
                 return False
             return True
+        finally:
+            self._sending.release()
 
     def _take(self) -> list[tuple[str, float, dict[str, Any]]]:
-        taken = []
+        taken: list[tuple[str, float, dict[str, Any]]] = []
         with contextlib.suppress(IndexError):
             while len(taken) < _MOST_SENT:
                 taken.append(self._waiting.popleft())
@@ -123,6 +132,8 @@ def _forget() -> None:
     global _current
     if _current is not None and _current._frames is not None:  # noqa: SLF001 - this module's own
         _current._frames.close()  # noqa: SLF001
+    if _current is not None:
+        atexit.unregister(_current.flush)
     _current = None
 
 

@@ -6,6 +6,7 @@ or never import it. Runs in the rank.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.machinery
 import importlib.util
@@ -13,59 +14,74 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpulayer.runtime.rank_channel import RankChannel
 
-_LISTENER = "GPULAYER_LISTENER"
+_LISTENER = "GPULAYER_LISTENER"  # as in `rank_environment`, which loads psutil
 _THREADS = "OMP_NUM_THREADS"
 _MEET_MINUTES = 15.0
 _store: Any = None
 """Rank 0's end of the meeting, as long as the process lives."""
 
 
+class Meeting(NamedTuple):
+    """What rank 0 needs to serve the ranks' store: an open socket, and where others find it."""
+
+    listener: int
+    address: str
+    port: int
+
+
 def await_torch(channel: RankChannel) -> None:
     """Do what is to be done as soon as torch is imported: at once where it is, else when the script comes to it."""
-    listener = _take_listener()
+    meeting = _take_meeting()
     if "torch" in sys.modules:
         _settle_threads()
         sys.modules["torch"].default_generator.seed()  # drawn anew in every process
-        _serve_store(listener)
+        _serve_store(meeting)
         channel.tell_mark("imported")
         _note_meeting(channel)
         return
 
     def on_distributed() -> None:
-        _serve_store(listener)
-        _note_meeting(channel)
+        if channel.is_ours:  # a process that the script forked is no rank
+            _serve_store(meeting)
+            _note_meeting(channel)
 
     sys.meta_path.insert(0, _Awaited({"torch": lambda: channel.tell_mark("imported"), "torch.distributed": on_distributed}))
 
 
-def _take_listener() -> int | None:
-    """The socket on which this rank is to serve the store; what the script starts does not get it."""
+def _take_meeting() -> Meeting | None:
+    """Read before the script may change its environment. What the script forks or starts does not get the socket."""
     number = os.environ.pop(_LISTENER, None)
     if number is None:
         return None
-    os.set_inheritable(int(number), False)
-    return int(number)
+    listener = int(number)
+    os.set_inheritable(listener, False)
+
+    def let_go() -> None:
+        with contextlib.suppress(OSError):
+            os.close(listener)
+
+    os.register_at_fork(after_in_child=let_go)
+    return Meeting(listener, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 
 
-def _serve_store(listener: int | None) -> None:
+def _serve_store(meeting: Meeting | None) -> None:
     global _store
     distributed = sys.modules.get("torch.distributed")
-    if listener is None or distributed is None or not distributed.is_available():
+    if meeting is None or distributed is None or not distributed.is_available():
         return
     import datetime as dt
 
-    # The store takes the socket over; its address and port are those of the environment.
     _store = distributed.TCPStore(
-        host_name=os.environ["MASTER_ADDR"],
-        port=int(os.environ["MASTER_PORT"]),
+        host_name=meeting.address,
+        port=meeting.port,
         is_master=True,
         wait_for_workers=False,
         timeout=dt.timedelta(minutes=_MEET_MINUTES),
-        master_listen_fd=listener,
+        master_listen_fd=meeting.listener,
     )
 
 
@@ -107,26 +123,36 @@ def _settle_threads() -> None:
 
 
 class _Awaited:
-    """Calls a function once a module is imported, and is gone when all are."""
+    """Calls a function once a module is imported, and is gone when all are; it finds modules as those behind it do."""
 
     def __init__(self, calls: dict[str, Callable[[], None]]) -> None:
         self._calls = calls
+        self._is_looking = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        call = self._calls.pop(fullname, None)
-        if call is None:
-            return None
         del path, target
-        if not self._calls:
-            sys.meta_path.remove(self)
+        if fullname not in self._calls or self._is_looking:
+            return None
         import importlib.util
 
-        spec = importlib.util.find_spec(fullname)
+        self._is_looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._is_looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, call)  # type: ignore[assignment] # its two methods are all that the import calls
+            spec.loader = _Loader(spec.loader, lambda: self._note(fullname))  # type: ignore[assignment] # all that an import calls
         return spec
+
+    def _note(self, fullname: str) -> None:
+        # Not before: whoever only asks whether there is such a module imports nothing, and an import that fails may be tried again.
+        call = self._calls.pop(fullname, None)
+        if not self._calls and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        if call is not None:
+            call()
 
 
 class _Loader:
@@ -146,3 +172,6 @@ class _Loader:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         self._call()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)  # for whoever only looks at what was found

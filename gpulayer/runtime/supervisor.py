@@ -87,7 +87,7 @@ class Supervisor:
             if pid == 0:
                 break
             ended.append((pid, os.waitstatus_to_exitcode(status), usage))
-        for child in ended:
+        for child in sorted(ended, key=self.comes_after):
             self.child_ended(*child, has_others=has_others)
         return has_others
 
@@ -109,6 +109,11 @@ class Supervisor:
 
     def child_ended(self, pid: int, code: int, usage: resource.struct_rusage, *, has_others: bool) -> None:
         raise NotImplementedError
+
+    def comes_after(self, ended: tuple[int, int, resource.struct_rusage]) -> bool:
+        """Whether an end is to be handled after others that were collected with it."""
+        del ended
+        return False
 
     def abandon(self) -> None:
         """In a forked process: let go of what is its parent's."""

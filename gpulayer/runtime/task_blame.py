@@ -8,9 +8,9 @@ from __future__ import annotations
 from gpulayer.runtime.task_ranks import LocalRank, LocalRanks, Patience
 
 # How long a rank's complaint is held, since a peer's death may have caused it: that shows within milliseconds, and later
-# when the machine is busy. Together less than the second for which a rank waits to be answered.
-_ANY_END_SECONDS = 0.2
-_SILENT_END_SECONDS = 0.5
+# when the machine is busy. With the stacks of the others (`task_stop`), less than a rank waits to be answered (`rank_channel`).
+ANY_END_SECONDS = 0.2
+SILENT_END_SECONDS = 0.5
 
 
 class Blame:
@@ -49,7 +49,7 @@ class Blame:
     @property
     def patience_seconds(self) -> float:
         """How long to wait before `lose_patience`."""
-        return _ANY_END_SECONDS if self._patience is Patience.FOR_ANY_END else _SILENT_END_SECONDS
+        return ANY_END_SECONDS if self._patience is Patience.FOR_ANY_END else SILENT_END_SECONDS
 
     def lose_patience(self) -> None:
         """Wait for less from here on."""

@@ -6,6 +6,7 @@ Everything else goes on to `task_process`, which decides. Runs in the agent.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -53,6 +54,7 @@ class TaskChannel:
         self._stacks = stacks
         self._events = events
         self._on_message = on_message
+        self._on_fault = on_fault
         channel.serve(ChannelUser(self._hear, on_close, on_fault))
 
     def _hear(self, peer: ChannelPeer, fields: dict[str, Any], files: list[int]) -> None:
@@ -60,9 +62,12 @@ class TaskChannel:
             for file in files:
                 unused.callback(os.close, file)
             message = read_message(fields)
-            if isinstance(message, Hello) and self._ranks.find(message.rank) is not None:
+            if isinstance(message, Hello) and len(files) != len(message.files):
+                # The kernel drops a file that comes while this process has as many open as it may.
+                self._on_fault(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+            elif isinstance(message, Hello) and self._ranks.find(message.rank) is not None:
                 unused.pop_all()
-                self._take_pipes(message.rank, files)
+                self._take_pipes(message, files)
         if message is None:
             _log.warning("a process of the task sent a message of an unknown type: %s", fields.get("type"))
         elif isinstance(message, Records):
@@ -75,14 +80,13 @@ class TaskChannel:
         else:
             self._on_message(peer, message)
 
-    def _take_pipes(self, rank: int, files: list[int]) -> None:
+    def _take_pipes(self, hello: Hello, files: list[int]) -> None:
         """Of stdout and stderr, where the rank has pipes of its own making, and of its stacks, where it can tell them."""
-        files = list(files)
-        if len(files) >= 2:
-            self._reader.add(rank, "stdout", files.pop(0))
-            self._reader.add(rank, "stderr", files.pop(0))
-        if files:
-            self._stacks.add(rank, files.pop())
+        for name, file in zip(hello.files, files, strict=True):
+            if name == "stacks":
+                self._stacks.add(hello.rank, file)
+            else:
+                self._reader.add(hello.rank, name, file)
 
     def _meet(self, peer: ChannelPeer, message: PublishRendezvous | ReadRendezvous) -> None:
         try:

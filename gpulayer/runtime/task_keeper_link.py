@@ -53,6 +53,8 @@ class TaskKeeperLink:
     def __init__(self, connection: FrameSocket, channel: Channel, environment: Mapping[str, str], *, parked: int = 1) -> None:
         self.connection = connection
         self.channel = channel
+        self.generation = 0
+        """Of which process's forks it is, for whoever holds several."""
         self._wanted = parked if IS_LINUX else 0
         self._environment = list(environment.items())
         self.task: Task | None = None
@@ -74,15 +76,31 @@ class TaskKeeperLink:
             Interrupted: the task keeper is gone.
         """
         with self._changed:
+            self.wait_parked()
+            return self._parked.popleft()
+
+    def wait_parked(self) -> None:
+        """Have a process parked where none is, and wait for it.
+
+        Raises:
+            OSError: no process could be forked.
+            Interrupted: the task keeper is gone.
+        """
+        with self._changed:
             self._ask(1 - len(self._parked) - self._coming)
             self._changed.wait_for(lambda: self._parked or self._is_lost or not self._coming, _PARK_SECONDS)
             if self._parked:
-                return self._parked.popleft()
+                return
             if self._is_lost:
                 raise Interrupted("The keeper of this task is gone.")
             self.is_stuck = self._refusal is None
             number = errno.ETIMEDOUT if self._refusal is None else self._refusal
             raise OSError(number, os.strerror(number))
+
+    @property
+    def is_lost(self) -> bool:
+        """The task keeper is gone."""
+        return self._is_lost
 
     def park(self, count: int) -> None:
         """Have so many parked, for a task that is going to take them."""

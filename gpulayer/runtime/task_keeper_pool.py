@@ -44,6 +44,7 @@ class TaskKeeperPool:
         self._opening = threading.Lock()
         self._connection: FrameSocket | None = None
         self._folder: Path | None = None
+        self._generation = 0  # what another process has forked serves no further task
         self._channels = 0
         # Of their own, since the event thread takes it: it must not wait while a task keeper is opened.
         self._changed = threading.Condition()
@@ -53,14 +54,15 @@ class TaskKeeperPool:
 
     def connect(self, connection: FrameSocket, folder: Path) -> None:
         """Have them forked by the process at the other end; their channels lie in this folder."""
-        with self._opening:
+        with self._changed:
             self._connection, self._folder = connection, folder
+            self._generation += 1
         self.refill()
 
     def disconnect(self) -> None:
         """Open none any more, and hang up on those that are idle."""
-        self._connection = None
         with self._changed:
+            self._connection = None
             idle = list(self._idle)
             self._idle.clear()
         for task_keeper in idle:
@@ -116,17 +118,23 @@ class TaskKeeperPool:
 
     def _open(self) -> TaskKeeperLink:
         with self._opening, contextlib.ExitStack() as made:
-            if self._connection is None or self._folder is None:
+            with self._changed:
+                connection, folder, generation = self._connection, self._folder, self._generation
+            if connection is None or folder is None:
                 raise ConnectionError("the process that forks task keepers is gone")
             self._channels += 1
-            channel = Channel(self._thread, self._folder / f"{self._name}-{self._channels}")
+            channel = Channel(self._thread, folder / f"{self._name}-{self._channels}")
             made.callback(channel.close)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             made.callback(ours.close)
             with theirs:
-                self._connection.send({"op": "open_task", "parks": self._parked}, (theirs.fileno(),))
+                try:
+                    connection.send({"op": "open_task", "parks": self._parked}, (theirs.fileno(),))
+                except OSError as error:  # closed here, or there
+                    raise ConnectionError("the process that forks task keepers is gone") from error
             made.pop_all()
         task_keeper = TaskKeeperLink(FrameSocket(ours), channel, self._environment, parked=self._parked)
+        task_keeper.generation = generation
         with self._changed:
             self._task_keepers.add(task_keeper)
         self._thread.add(task_keeper.connection, lambda: self._hear(task_keeper))
@@ -170,7 +178,8 @@ class TaskKeeperPool:
     def _keep(self, task_keeper: TaskKeeperLink) -> bool:
         """Make it a spare; False where there are enough, or it is gone."""
         with self._changed:
-            if self._connection is None or task_keeper not in self._task_keepers or len(self._idle) >= self._spares:
+            is_current = self._connection is not None and task_keeper.generation == self._generation
+            if not is_current or task_keeper not in self._task_keepers or len(self._idle) >= self._spares:
                 return False
             task_keeper.task = None
             self._idle.append(task_keeper)

@@ -5,7 +5,7 @@ The senders (`rank_main`, `torchrun_main`, `rendezvous`) write plain objects: th
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -18,12 +18,13 @@ class _Spoken(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
 
 
 class Hello(_Spoken, frozen=True):
-    """A rank is there; with the reading ends of its pipes: of stdout and stderr where it made these itself, and of its stacks."""
+    """A rank is there; `files` names those that come with it: of its stdout and stderr where it made these itself, of its stacks."""
 
     rank: int
     local_rank: int
     pid: int
     at: float | None = None
+    files: tuple[Literal["stdout", "stderr", "stacks"], ...] = ()
 
 
 class Failed(_Spoken, frozen=True):

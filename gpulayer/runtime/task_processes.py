@@ -82,6 +82,20 @@ class TaskProcesses:
         """Nothing of the task is alive, and nothing can come back to life: there is nothing to end."""
         return not (self._running or self._has_others)
 
+    @property
+    def is_lost(self) -> bool:
+        """The task keeper is gone, and all of the task with it."""
+        return self._link.is_lost
+
+    def wait_parked(self) -> None:
+        """Wait until a process can be launched.
+
+        Raises:
+            OSError: none could be forked.
+            Interrupted: the keeper is gone.
+        """
+        self._link.wait_parked()
+
     def launch(
         self,
         argv: Sequence[str],

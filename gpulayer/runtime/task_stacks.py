@@ -35,12 +35,13 @@ class StackDumps:
         self._pipes: dict[int, int] = {}
         self._dumps: dict[int, bytearray] = {}
         self._asked: set[int] = set()
+        self._is_closed = False
 
     def add(self, rank: int, reader: int) -> None:
         """Read a rank's stacks from this pipe; it is closed here."""
         os.set_blocking(reader, False)
         with self._lock:
-            if rank in self._pipes:
+            if rank in self._pipes or self._is_closed:
                 os.close(reader)
                 return
             self._pipes[rank] = reader
@@ -67,6 +68,7 @@ class StackDumps:
     def close(self) -> None:
         """Take what is still in the pipes, and close them."""
         with self._lock:
+            self._is_closed = True
             for rank in list(self._pipes):
                 while self._read(rank):
                     pass

@@ -100,6 +100,14 @@ class TaskStart:
         else:
             self._launch_ranks(reader)
 
+    def fall_back(self, why: Interrupted) -> bool:
+        """Start below the keeper what was to start warm and has not begun; False where it was not, or has."""
+        if self._zygote is None or self._starts:
+            return False
+        self._cold_reason = str(why)
+        self._zygote, self._opener = None, self._keeper
+        return True
+
     def _launch_ranks(self, reader: OutputReader) -> None:
         plan = self._plan
         meeting = plan.meeting
@@ -110,6 +118,7 @@ class TaskStart:
         # Rank 0 first: it serves what the others connect to.
         for local_rank in range(local_ranks):
             variables = direct.rank_variables(
+                plan.env,
                 job_id=plan.job_id,
                 attempt=plan.attempt,
                 node=plan.node,
@@ -118,7 +127,6 @@ class TaskStart:
                 local_ranks=local_ranks,
                 meeting=meeting,
             )
-            variables.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", plan.env.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"))
             rank = plan.node * local_ranks + local_rank
             files = {} if rank or meeting.listener is None else {LISTENER: meeting.listener.fileno()}
             start = self._rank_start(local_rank, self._opener)
@@ -169,18 +177,17 @@ class TaskStart:
         """
         if self.has_failed or self._processes is None or not self._starts:
             return False
-        while self._unconfirmed:
-            pid = self._unconfirmed[0]
+        for pid in list(self._unconfirmed):  # in any order: one may have ended before another has begun
             try:
                 if not self._processes.is_started(pid):
-                    return False
+                    continue
             except StartFailed:
                 self.has_failed = True
                 raise
-            del self._unconfirmed[0]
+            self._unconfirmed.remove(pid)
             if (reason := self._why_cold(pid)) is not None:
                 _log.info("task %s starts as a new program: %s", self._plan.task_id, reason)
-        return True
+        return not self._unconfirmed
 
     def when_changed(self, call: Callable[[], None]) -> None:
         """Have this called once, from the event thread, when `is_done` has more to say than it had."""
@@ -199,7 +206,13 @@ class TaskStart:
         reason = self._why_cold(pid)
         is_warm = self._starts[pid].form is not None and reason is None
         if self._spec is None:
-            return msgspec.structs.replace(outcome, start="warm" if is_warm else "cold", cold_reason=reason)
+            has_torch = self._zygote is not None and is_warm
+            return msgspec.structs.replace(
+                outcome,
+                launcher="warm" if has_torch else None,
+                start="warm" if is_warm else "cold",
+                cold_reason=reason if reason is not None or has_torch else self._cold_reason,
+            )
         if self._zygote is None:
             return msgspec.structs.replace(outcome, launcher="direct", cold_reason=self._cold_reason)
         return msgspec.structs.replace(outcome, launcher="warm" if is_warm else "direct", cold_reason=reason)

@@ -18,7 +18,7 @@ from gpulayer.runtime.task_stacks import StackDumps
 from gpulayer.settings import COLLATERAL_GRACE_SECONDS
 
 # How long ranks have to say what they are doing, before they are stopped: until all have begun, and then a moment more.
-_STACKS_SECONDS = 0.5
+STACKS_SECONDS = 0.5
 _STACKS_REST_SECONDS = 0.02
 
 
@@ -66,21 +66,33 @@ class TaskStop:
                     rank.collateral = rank.collateral or not (rank.failed or rank.returned)
         silent = [rank for rank in self._ranks.alive if not (rank.failed or rank.returned)]
         if reason in ("collateral", "timeout") and processes is not None and self._stacks.ask(processes, silent):
-            self._inbox.set_deadline("stacks", _STACKS_SECONDS, self._end_ranks)
+            self._inbox.set_deadline("stacks", STACKS_SECONDS, self._end_ranks)
         else:
             self._end_ranks()
 
     def note_stacks(self) -> None:
         """All that were asked have begun to answer."""
-        if self._inbox.has_deadline("stacks"):
-            self._inbox.set_deadline("stacks", _STACKS_REST_SECONDS, self._end_ranks)
+        if self._inbox.has_deadline("stacks") and not self._inbox.has_deadline("rest of stacks"):
+            self._inbox.set_deadline("rest of stacks", _STACKS_REST_SECONDS, self._end_ranks)
 
     def ask_to_end(self, ranks: Iterable[LocalRank]) -> None:
-        """Ask ranks that are alive to end, as the reason demands."""
-        if self._processes is not None:
-            ask_to_end(self._processes, ranks, is_collateral=self.reason == "collateral", is_python=self._is_python)
+        """Send SIGTERM to siblings of a failed rank; to others SIGINT, which Python unwinds from, or SIGTERM if they handle that.
+
+        The ranks get it and not what they started: a loader worker that dies first spoils an emergency checkpoint. A rank that
+        has said how it ended is leaving, and still has to flush what it printed.
+        """
+        for rank in ranks:
+            if rank.pid is None or rank.failed or rank.returned or self._processes is None:
+                continue
+            is_collateral = self.reason == "collateral"  # these mostly sit in a collective that can't end
+            if is_collateral or catches_signal(rank.pid, signal.SIGTERM) or ignores_signal(rank.pid, signal.SIGINT):
+                self._processes.signal(rank.pid, signal.SIGTERM)
+            else:  # a command that isn't Python as from a terminal, with its process group
+                self._processes.signal(rank.pid, signal.SIGINT, group=not self._is_python)
 
     def _end_ranks(self) -> None:
+        self._inbox.drop_deadline("stacks")
+        self._inbox.drop_deadline("rest of stacks")
         for peer in self.unanswered:
             peer.send({"type": "ack"})
         alive = self._ranks.alive
@@ -98,24 +110,3 @@ class TaskStop:
             if self._processes is not None and rank.pid is not None:
                 self._processes.signal(rank.pid, signal.SIGTERM)
         self._inbox.set_deadline("stop", COLLATERAL_GRACE_SECONDS, self._on_over)
-
-
-def ask_to_end(processes: TaskProcesses, ranks: Iterable[LocalRank], *, is_collateral: bool, is_python: bool) -> None:
-    """Send SIGTERM to siblings of a failed rank; to others SIGINT, which Python unwinds from, or SIGTERM if they handle that.
-
-    The ranks get it and not what they started: a loader worker that dies first spoils an emergency checkpoint. A rank that
-    has said how it ended is leaving, and still has to flush what it printed.
-
-    Args:
-        processes: the task's.
-        ranks: whom to ask.
-        is_collateral: whether another rank failed; these mostly sit in a collective that can't end.
-        is_python: a command that isn't gets SIGINT as from a terminal, with its process group.
-    """
-    for rank in ranks:
-        if rank.pid is None or rank.failed or rank.returned:
-            continue
-        if is_collateral or catches_signal(rank.pid, signal.SIGTERM) or ignores_signal(rank.pid, signal.SIGINT):
-            processes.signal(rank.pid, signal.SIGTERM)
-        else:
-            processes.signal(rank.pid, signal.SIGINT, group=not is_python)

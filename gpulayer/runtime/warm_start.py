@@ -73,14 +73,16 @@ class Start:
         return self.argv[0]
 
 
-class Parked(Protocol):
+class ParkingPlace(Protocol):
     """Where interpreters are parked: a keeper, or a zygote."""
 
     python: str
     environment: dict[str, str]
 
 
-def rank_start(words: Sequence[str], env: Mapping[str, str], *, python: str, parked: Parked, mode: StartMode, has_torch: bool) -> Start:
+def rank_start(
+    words: Sequence[str], env: Mapping[str, str], *, python: str, parked: ParkingPlace, mode: StartMode, has_torch: bool
+) -> Start:
     """How a rank starts that no torchrun starts.
 
     Args:
@@ -99,7 +101,7 @@ def rank_start(words: Sequence[str], env: Mapping[str, str], *, python: str, par
 
 
 def command_start(
-    argv: Sequence[str], env: Mapping[str, str], *, python: str, parked: Parked, mode: StartMode, has_torch: bool = False
+    argv: Sequence[str], env: Mapping[str, str], *, python: str, parked: ParkingPlace, mode: StartMode, has_torch: bool = False
 ) -> Start:
     """Decide how a command starts.
 
@@ -154,7 +156,7 @@ def _refuse(
     env: Mapping[str, str],
     *,
     python: str,
-    parked: Parked,
+    parked: ParkingPlace,
     mode: StartMode,
 ) -> str | None:
     if mode == "cold":

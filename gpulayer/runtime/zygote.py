@@ -1,7 +1,7 @@
 """The agent's side of a zygote: a process that has torch imported, from which the ranks of a warm start are forked ahead.
 
 It is started below the worker's keeper, for one Python environment, when the first job asks for it. Nothing here decides who
-may start in it (`launchers.py`). What it does then stands in `keeper.py`, how a parked process becomes a rank in `parked.py`.
+may start in it (`worker/launching.py`). What it does then stands in `keeper.py`, how a parked process becomes a rank in `parked.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ TORCH_MODULES = ("torch", "torch.distributed", "torch.nn.parallel", "torch._dyna
 READY_SECONDS = 120.0
 """The imports take some seconds; from a network file system, minutes. A job that has waited so long starts without."""
 
+_DIED = "its zygote has died"
+
 
 class Zygote:
     """One zygote, or the next one: when it has died, the next job but one finds another.
@@ -41,36 +43,42 @@ class Zygote:
         """Its process, once it is ready."""
         self._keeper = keeper
         self._modules = tuple(modules)
-        self._pool = TaskKeeperPool(keeper.thread, keeper.environment, name="warm", spares=1, parked=parked)
+        self._pool = TaskKeeperPool(keeper.thread, keeper.environment, name=f"warm-{id(self):x}", spares=1, parked=parked)
         self._starting = threading.Lock()
         self._changed = threading.Condition()
         self._connection: FrameSocket | None = None
         self._is_ready = False
+        self._is_closed = False
         self._refusal: str | None = None  # a module after whose import no process can be forked: it will not be otherwise next time
         self._gone: str | None = None
-        keeper.on_end = self._pool.hang_up
+        self._is_slow = False  # somebody has waited for it in vain; nobody does again until it is there
+        keeper.call_at_end(self._pool.hang_up)
 
     def start(self) -> None:
         """Have it started, unless it is there or can't be; it is not waited for."""
         with self._starting:
             with self._changed:
-                if self._connection is not None or self._refusal is not None:
+                if self._connection is not None or self._refusal is not None or self._is_closed:
                     return
                 self._gone = None
             # Not under the other lock, which the event thread takes: a keeper that is started anew waits for that.
             try:
                 connection, folder = self._keeper.open_zygote(self._modules)
             except Interrupted as error:
-                self._gone = str(error)
+                with self._changed:
+                    self._gone = str(error)
                 return
             with self._changed:
                 self._connection = connection
-            self._keeper.thread.add(connection, lambda: self._hear(connection))
+                self._is_slow = False
+            # Before it is listened to: its end is to find the pool connected.
             self._pool.connect(connection, folder)
+            self._keeper.thread.add(connection, lambda: self._hear(connection))
 
     @property
     def is_ready(self) -> bool:
-        return self._is_ready
+        with self._changed:
+            return self._is_ready
 
     def wait_ready(self, give_up: Callable[[], bool]) -> str | None:
         """Start it if need be and wait until it is ready; or why it is not to be had.
@@ -84,10 +92,16 @@ class Zygote:
         if gone is not None:  # whoever waits for the next one may wait for the end of that one as well
             return gone
         with self._changed:
-            self._changed.wait_for(lambda: self._is_ready or self._connection is None or give_up(), READY_SECONDS)
+            if not self._is_slow:
+                self._changed.wait_for(lambda: self._is_ready or self._connection is None or give_up(), READY_SECONDS)
             if self._is_ready:
                 return None
-            return self._refusal or self._gone or f"its zygote was not ready within {READY_SECONDS:g} s"
+            if self._connection is None:
+                return self._refusal or self._gone or "its zygote has been closed"
+            if not self._is_slow and give_up():
+                return "nobody waited for its zygote any longer"
+            self._is_slow = True
+            return f"its zygote was not ready within {READY_SECONDS:g} s"
 
     def wake(self) -> None:
         """Have those who wait look whether they are to give up."""
@@ -95,19 +109,31 @@ class Zygote:
             self._changed.notify_all()
 
     def open_task(self, on_exit: Callable[[ProcessExit], None], on_lost: Callable[[], None]) -> TaskProcesses:
-        """Make room for one task's ranks; see `TaskProcesses` for the callbacks.
+        """Make room for one task's ranks, and wait until the first can begin; see `TaskProcesses` for the callbacks.
+
+        `on_lost` is also called where it raises: for the room that came to nothing.
 
         Raises:
-            Interrupted: it has died.
+            Interrupted: it has died, or forks nothing.
         """
         try:
-            return self._pool.open_task(on_exit, on_lost)
+            processes = self._pool.open_task(on_exit, on_lost)
         except ConnectionError as error:
-            raise Interrupted("its zygote has died") from error
+            raise Interrupted(_DIED) from error
+        try:
+            processes.wait_parked()
+        except Interrupted as error:
+            processes.close()
+            raise Interrupted(_DIED) from error
+        except OSError as error:
+            processes.close()
+            raise Interrupted(f"its zygote forks no process: {error.strerror}") from error
+        return processes
 
     def close(self) -> None:
         """End it, with all that was forked from it."""
         with self._changed:
+            self._is_closed = True
             connection = self._connection
         self._pool.hang_up()
         if connection is not None:
@@ -138,7 +164,7 @@ class Zygote:
         connection.close()
         with self._changed:
             if self._refusal is None:
-                self._gone = "its zygote has died" if self._is_ready else "its zygote ended before it was ready"
+                self._gone = _DIED if self._is_ready else "its zygote ended before it was ready"
             self._connection = None
             self._is_ready = False
             self.pid = None

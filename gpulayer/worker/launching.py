@@ -21,12 +21,10 @@ from gpulayer.worker.meeting import Meeting
 
 WarmMode = Literal["first", "ahead", "never"]
 """When a worker makes its zygote: for the first job that may start warm, as the worker starts, or not at all."""
-_SEEN_WARM = ("cpu", "mps")
+_SEEN_WARM = ("cpu",)
 """Where `auto` may start ranks warm: what the suite has run on. The others follow when it has run there."""
-
-
 MOST_WARM = 8
-"""How many ranks wait, parked, for the next job that starts warm: each shares its memory with the zygote, and a fork of it takes 10 ms."""
+"""How many ranks wait, parked, for the next job that starts warm: a fork of a zygote takes some 10 ms (ADR-0035)."""
 
 
 def make_zygote(keeper: Keeper, *, warm: WarmMode, preload: Sequence[str], devices: int) -> Zygote | None:
@@ -58,7 +56,9 @@ def prepare_ranks(plan: TaskPlan, zygote: Zygote | None, meeting: Meeting, stopp
         if zygote is None or "torch" not in plan.spec.requires or plan.start == "cold" or plan.accelerator not in _SEEN_WARM:
             return plan
         zygote.start()
-        return replace(plan, launcher="warm") if zygote.is_ready else plan
+        if zygote.is_ready:
+            return replace(plan, launcher="warm")
+        return replace(plan, cold_reason="its worker's zygote was not ready, and a command does not wait for it")
     launcher, reason = _choose_launcher(plan, zygote, stopped)
     if launcher == "torchrun":
         return replace(plan, launcher=launcher, cold_reason=reason)
@@ -80,10 +80,10 @@ def _choose_launcher(
     asked = plan.spec.launcher
     if asked in ("torchrun", "direct"):
         return ("torchrun" if asked == "torchrun" else "direct"), None
-    if asked == "auto" and plan.accelerator not in _SEEN_WARM:
-        return "torchrun", f"a warm start has not been seen to work on {plan.accelerator}; launcher='warm' tries it"
     if not IS_LINUX:
         return "direct", "ranks start warm on Linux only"
+    if asked == "auto" and plan.accelerator not in _SEEN_WARM:
+        return "torchrun", f"a warm start has not been seen to work on {plan.accelerator}; launcher='warm' tries it"
     if plan.start == "cold":
         return "direct", "GPULAYER_START=cold"
     if zygote is None:

@@ -18,16 +18,12 @@ import msgspec
 from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
 from gpulayer.protocol import (
     AcquireNext,
-    AppendLogs,
     AttemptRef,
     Digest,
     Failure,
     FinishTask,
-    LogChunk,
     OutputFile,
     RankOutcome,
-    ReportFailure,
-    StartTask,
     StopOrder,
     StopReason,
     Stream,
@@ -35,17 +31,17 @@ from gpulayer.protocol import (
     TaskFinished,
     WorkerOrders,
 )
-from gpulayer.runtime.task_plan import TaskPlan, TaskResult
+from gpulayer.runtime.task_plan import Records, TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
+from gpulayer.worker.attempt_calls import AttemptCalls
 from gpulayer.worker.launching import prepare_ranks
 from gpulayer.worker.log_sender import REST_BYTES, LogSender
 from gpulayer.worker.meeting import Meeting
+from gpulayer.worker.metric_sender import MetricSender
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
 from gpulayer.worker.task_place import TaskPlace
 from gpulayer.worker.workspace import Workspace
 
-REPORT_SECONDS = 1.0
-"""How long the report of a first failure may hold up the stopping of its siblings; the finish carries it again."""
 DEVICE_SECONDS = 30.0
 """How long a device may still be held by an attempt that the control plane has given up and this worker is killing."""
 LEAVE_FLUSH_SECONDS = 5.0
@@ -97,7 +93,15 @@ class TaskRunner:
         self._started_at: float | None = None  # monotonic
         self._sender: LogSender | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
+        self._calls = AttemptCalls(place.link, self._message_fields(), self._give_up)
         self._meeting = Meeting(place.link, self._message_fields(), self._give_up)
+        self._metrics = MetricSender(
+            self._calls.append_metrics,
+            node=assignment.node,
+            attempt=assignment.attempt,
+            on_lost=lambda error: self.lose(str(error)),
+            tell=self._tell_in_log,
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -137,6 +141,9 @@ class TaskRunner:
         assert self._sender is not None
         self._sender.add(rank, stream, data)
 
+    def on_records(self, rank: int, records: Records, lost: int) -> None:
+        self._metrics.add(rank, records, lost)
+
     def on_started(self, at: float) -> None:
         self._started_at = at
 
@@ -148,11 +155,7 @@ class TaskRunner:
         # Where there are siblings on other nodes they are stopped by this; on one node the finish says it soon enough.
         if self.assignment.nodes == 1 or self._silent:
             return
-        try:
-            request = ReportFailure(failure=self._placed(failure), **self._message_fields())
-            self._place.link.call("report_failure", request, timeout=REPORT_SECONDS)
-        except GPUlayerError as error:
-            _log.warning("the first failure could not be reported at once; the finish will: %s", error)
+        self._calls.report_failure(self._placed(failure))
 
     def publish_rendezvous(self, address: str, port: int) -> None:
         self._meeting.publish(address, port)
@@ -174,8 +177,7 @@ class TaskRunner:
             _log.exception("task %s: a fault in the worker", self.ref.task_id)
             self._report_fault(error)
         finally:
-            if self._sender is not None:
-                self._sender.abandon()
+            self._abandon_senders()
             self._give_up.set()
             self._place.slots.release(self.ref)
             self._remove_workspace()
@@ -199,7 +201,7 @@ class TaskRunner:
     def _prepare(self) -> TaskPlan:
         self._workspace.create()
         self._sender = LogSender(
-            self._send_logs,
+            self._calls.append_logs,
             tell_start=self._tell_start,
             node=self.assignment.node,
             attempt=self.assignment.attempt,
@@ -242,6 +244,8 @@ class TaskRunner:
         # Given back before the control plane hears of the end: its next assignment may come at that moment.
         self._place.slots.release(self.ref)
         silent = self._silent
+        # Metrics first: what is missing of them is said in the output.
+        self._metrics.close(LEAVE_FLUSH_SECONDS if silent else None)
         if self._sender is None:
             sent = True
         elif silent:
@@ -260,7 +264,7 @@ class TaskRunner:
         """Store what the job left in its output folder; False when it was to end before all was stored."""
         if self._sender is None:
             return True  # it ended before it had a folder
-        left_out = LeftOut(lambda text: self.on_output(None, "stderr", f"{text}\n".encode()))
+        left_out = LeftOut(self._tell_in_log)
         store = OutputStore(self._put_output, left_out)
         with self._lock:
             self._outputs = store
@@ -293,17 +297,17 @@ class TaskRunner:
             **self._message_fields(),
         )
         try:
-            answer: TaskFinished = self._place.link.patiently(lambda: self._place.link.call("finish_task", request), self._give_up)
+            answer: TaskFinished = self._calls.call("finish_task", request)
         except (AttemptLost, Interrupted):
             raise
         except GPUlayerError as refused:
             # Whatever the control plane does not like about it: without any end the job would run for ever.
             _log.error("task %s: its outcome was refused: %s", self.ref.task_id, refused)
             # The output is not to go with it: each call may be refused for reasons of its own.
-            self._send_rest(chunks)
+            self._calls.append_rest(chunks)
             message = f"The task ended as {state}, and the control plane refused that: {refused}"
             bare = FinishTask(state="failed", failure=self._placed(Failure(reason="launcher", message=message)), **self._message_fields())
-            answer = self._place.link.patiently(lambda: self._place.link.call("finish_task", bare), self._give_up)
+            answer = self._calls.call("finish_task", bare)
         self._finished = True
         if request.acquire is not None and answer.orders is not None:
             self._on_orders(request.acquire, answer.orders)
@@ -312,8 +316,7 @@ class TaskRunner:
 
     def _tell_start(self) -> None:
         try:
-            request = StartTask(**self._message_fields())
-            self._place.link.patiently(lambda: self._place.link.call("start_task", request), self._give_up)
+            self._calls.start()
         except Interrupted as error:
             _log.info("task %s: %s", self.ref.task_id, error)
         except GPUlayerError as error:
@@ -322,20 +325,16 @@ class TaskRunner:
             _log.exception("task %s: its start could not be told", self.ref.task_id)
             self._fail(error)
 
-    def _send_logs(self, chunks: tuple[LogChunk, ...]) -> None:
-        request = AppendLogs(chunks=chunks, **self._message_fields())
-        self._place.link.patiently(lambda: self._place.link.call("append_logs", request), self._give_up)
-
-    def _send_rest(self, chunks: tuple[LogChunk, ...]) -> None:
-        try:
-            if chunks:
-                self._send_logs(chunks)
-        except (AttemptLost, Interrupted):
-            raise
-        except GPUlayerError as refused:
-            _log.error("task %s: its last output was refused: %s", self.ref.task_id, refused)
-
     # ---- small parts
+
+    def _tell_in_log(self, text: str) -> None:
+        """A line of the worker's own in the job's output."""
+        self.on_output(None, "stderr", f"{text}\n".encode())
+
+    def _abandon_senders(self) -> None:
+        self._metrics.abandon()
+        if self._sender is not None:
+            self._sender.abandon()
 
     def _stop_process(self, reason: StopReason) -> None:
         with self._lock:
@@ -362,8 +361,7 @@ class TaskRunner:
 
     def _give_up_waiting(self) -> None:
         self._give_up.set()
-        if self._sender is not None:
-            self._sender.abandon()
+        self._abandon_senders()
         self._stop_storing()
         self._place.wake()
 

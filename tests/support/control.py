@@ -18,6 +18,7 @@ from gpulayer.protocol import (
     PROTOCOL_VERSION,
     AcquireTask,
     AppendLogs,
+    AppendMetrics,
     AttemptRef,
     Device,
     Failure,
@@ -29,6 +30,8 @@ from gpulayer.protocol import (
     JobStatus,
     LeaveWorker,
     LogChunk,
+    MetricBatch,
+    MetricPoint,
     Registered,
     RegisterWorker,
     ReportFailure,
@@ -204,6 +207,10 @@ class TalkingWorker:
             attempt=assignment.attempt, node=assignment.node, rank=rank, stream=stream, offset=offset, first_line=0, time=0.0, data=data
         )
         await self._say("append_logs", AppendLogs(**self._about(assignment), chunks=(chunk,)))
+
+    async def log_metrics(self, assignment: TaskAssignment, *points: MetricPoint, number: int = 1, lost: int = 0) -> None:
+        batch = MetricBatch(attempt=assignment.attempt, node=assignment.node, number=number, points=points, lost=lost)
+        await self._say("append_metrics", AppendMetrics(**self._about(assignment), batch=batch))
 
     async def heartbeat(self, *running: TaskAssignment) -> HeartbeatReply:
         refs = tuple(AttemptRef(task_id=item.task_id, attempt=item.attempt) for item in running)

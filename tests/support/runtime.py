@@ -124,7 +124,7 @@ def start_task(
     spec = CommandJob(argv, **options) if argv is not None else DistributedJob(script=script, nodes=nodes, devices=devices, **options)
     granted = tuple(Device(id=f"cpu:{index}", accelerator="cpu", index=index) for index in range(devices))
     env = task_environment(
-        os.environ,
+        plain_environment(),
         job_env=spec.env,
         job_id="job",
         task_id=f"job.{node}",
@@ -165,6 +165,11 @@ def start_task(
 def rank_argv(script: str = "main.py", *args: str) -> list[str]:
     """The command with which a notebook's 1 × 1 cell runs."""
     return ["python", "-m", "gpulayer.runtime.rank_main", script, *args]
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment, without what a developer may have set for torch's threads."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_", "OPENBLAS_"))}
 
 
 class WatchedProcess:

@@ -139,6 +139,34 @@ logs = Table(
     sqlite_with_rowid=False,
 )
 
+# A row is a batch: what is asked of metrics is read in the order of their coming, and filtered as it is read.
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("job_id", String, nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("points", LargeBinary, nullable=False),  # those that were kept
+    PrimaryKeyConstraint("job_id", "sequence"),
+    UniqueConstraint("job_id", "attempt", "node", "number", name="uq_metrics_resend"),
+    sqlite_with_rowid=False,
+)
+
+# Of jobs that have metrics.
+metric_totals = Table(
+    "metric_totals",
+    metadata,
+    Column("job_id", String, primary_key=True),
+    Column("sequence", Integer, nullable=False),  # of the newest batch
+    Column("received_values", Integer, nullable=False),
+    Column("received", Integer, nullable=False),
+    Column("kept", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 tokens = Table(
     "tokens",
     metadata,

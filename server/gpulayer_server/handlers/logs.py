@@ -1,4 +1,4 @@
-"""What is read by cursor: a job's output, and what has changed."""
+"""What is read by cursor: a job's output, its metrics, and what has changed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from gpulayer_server.handlers.calls import CallHandler, serve
 
 class LogsHandler(CallHandler):
     get = serve("read_logs")
+
+
+class MetricsHandler(CallHandler):
+    get = serve("read_metrics")
 
 
 class EventsHandler(CallHandler):

@@ -25,6 +25,10 @@ class AppendLogsHandler(CallHandler):
     post = serve("append_logs")
 
 
+class AppendMetricsHandler(CallHandler):
+    post = serve("append_metrics")
+
+
 class RendezvousHandler(CallHandler):
     get = serve("read_rendezvous")
     post = serve("publish_rendezvous")

@@ -279,3 +279,31 @@ def test_validation_counts_every_sample_once(two_ranks: list[dict[str, Any]]) ->
 def test_a_rank_without_validation_samples_takes_part(two_ranks: list[dict[str, Any]]) -> None:
     assert [result["one_sample"]["seen"] for result in two_ranks] == [[0], []]
     assert two_ranks[0]["one_sample"]["val_error"] == two_ranks[1]["one_sample"]["val_error"]
+
+
+# ---- what a rank says of its steps
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_first_and_the_last_optimizer_step_are_marked_and_no_other(epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("gpulayer.runtime.rank_channel.mark", said.append)
+    step = torch.optim.SGD.step
+
+    def noted_step(self, *args):
+        said.append("step")
+        return step(self, *args)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", noted_step)
+    module = make_module()
+    validate = module.validation_step
+
+    def noted_validation(*args):
+        said.append("validation")
+        return validate(*args)
+
+    monkeypatch.setattr(module, "validation_step", noted_validation)
+    Trainer(max_epochs=epochs).fit(module, DataLoader(make_data(12), batch_size=4), DataLoader(make_data(4), batch_size=4))
+    steps = ["step"] * 3 * epochs
+    assert [word for word in said if word != "validation"] == ["step", "first_step", *steps[1:], "last_step"]
+    assert said[-2:] == ["last_step", "validation"]

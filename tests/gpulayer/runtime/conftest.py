@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+from support.runtime import plain_environment
 
 from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.process import Keeper
@@ -20,6 +24,13 @@ def thread():
     thread = EventThread()
     yield thread
     thread.close()
+
+
+@pytest.fixture(scope="session")
+def torch_threads():
+    """How many threads torch takes by itself, which is not the number of cores everywhere."""
+    program = [sys.executable, "-c", "import torch; print(torch.get_num_threads())"]
+    return int(subprocess.run(program, stdout=subprocess.PIPE, env=plain_environment(), check=True).stdout)
 
 
 @pytest.fixture(params=["cold", "warm"])

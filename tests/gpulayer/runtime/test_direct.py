@@ -45,7 +45,14 @@ def test_what_can_not_be_published_or_bound_leaves_no_socket():
 
 def test_variables_of_the_last_rank_of_the_last_node():
     variables = rank_variables(
-        job_id="j1", attempt=3, node=2, nodes=3, local_rank=1, local_ranks=4, meeting=MeetingPoint("10.0.0.1", 40_000)
+        {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"},
+        job_id="j1",
+        attempt=3,
+        node=2,
+        nodes=3,
+        local_rank=1,
+        local_ranks=4,
+        meeting=MeetingPoint("10.0.0.1", 40_000),
     )
     assert variables["RANK"] == variables["ROLE_RANK"] == "9"
     assert variables["WORLD_SIZE"] == variables["ROLE_WORLD_SIZE"] == "12"
@@ -53,6 +60,7 @@ def test_variables_of_the_last_rank_of_the_last_node():
     assert (variables["GROUP_RANK"], variables["GROUP_WORLD_SIZE"]) == ("2", "3")
     assert (variables["MASTER_ADDR"], variables["MASTER_PORT"]) == ("10.0.0.1", "40000")
     assert variables["TORCHELASTIC_RUN_ID"] == "j1.3"
+    assert variables["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "3"
 
 
 def test_the_local_rank_stands_in_arguments_as_under_torchrun():

@@ -290,3 +290,33 @@ def test_a_keeper_that_is_killed_is_what_the_failure_names(tmp_path, victim, dis
     assert (result.state, result.failure.reason) == ("failed", "lost")
     assert "keeper" in result.failure.message
     assert len(task.events.failures) == 1
+
+
+DISMISSES_AND_DIES = """
+    import os, signal, sys
+    from gpulayer.runtime.process import Keeper
+    keeper = Keeper.start()
+    task = keeper.open_task(lambda ended: None, lambda: None)
+    task.start_process(["/bin/true"], cwd="/", env={}, stdout=2, stderr=2)  # so that the keeper runs
+    print(keeper.pid, keeper._folder, flush=True)
+    sys.stdin.readline()
+    keeper._connection.send({"op": "close"})
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+
+
+def test_the_folder_of_an_agent_that_is_killed_at_its_end_goes_too():
+    agent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(DISMISSES_AND_DIES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with agent:
+        assert agent.stdout is not None
+        pid, folder = agent.stdout.readline().split()
+        keeper = WatchedProcess(int(pid))
+        assert Path(folder).exists()
+        os.kill(keeper.pid, signal.SIGSTOP)  # it finds the word and the end at once
+        agent.communicate("\n")
+    os.kill(keeper.pid, signal.SIGCONT)
+    assert keeper.has_ended(10)
+    keeper.close()
+    assert not Path(folder).exists()

@@ -63,6 +63,29 @@ print([fd for fd in os.listdir("/proc/self/fd") if target(fd).startswith("socket
     assert task.events.text() == "[]\n"
 
 
+def test_a_script_that_closes_all_files_has_their_numbers_for_its_own(keeper, tmp_path):
+    source = """
+        import atexit, os, socket
+        os.closerange(3, 100)
+        ours = [end for _ in range(20) for end in socket.socketpair()]
+        def look():
+            for end in ours:
+                end.setblocking(False)
+                try:
+                    print(end.recv(1000))
+                except BlockingIOError:
+                    pass
+        atexit.register(look)
+        child = os.fork()
+        if child == 0:
+            os._exit(sum(os.fstat(end.fileno()).st_nlink != 1 for end in ours))
+        print(os.waitpid(child, 0)[1])
+        """
+    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv())
+    assert task.result().state == "succeeded", task.events.output
+    assert task.events.text() == "0\n"
+
+
 def test_text_that_is_no_utf8_is_written_out(keeper, tmp_path):
     task = start_task(keeper, tmp_path, {"main.py": "raise ValueError('a\\udc80b')"}, argv=rank_argv())
     result = task.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 from support.runtime import rank_argv, start_task
 
@@ -74,6 +75,36 @@ def test_an_agent_that_takes_nothing_in_costs_no_memory_and_what_is_dropped_is_c
         assert (message["rank"], message["lost"]) == (3, 15)
         assert [data["step"] for _, _, data in message["records"]] == list(range(15, 25))
         frames.close()
+        records._frames.close()
+
+
+def test_a_forked_process_sends_nothing_of_its_parents(keeper, tmp_path):
+    source = f"""
+        import os, sys
+        {TELL % "1"}
+        if os.fork() == 0:
+            sys.exit(0)
+        os.wait()
+        """
+    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv())
+    assert task.result().state == "succeeded", task.events.output
+    assert task.events.records == [(0, "metrics", {"step": 1})]
+
+
+def test_the_end_waits_for_an_agent_that_takes_nothing_in_and_then_no_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr(rank_records, "_FLUSH_SECONDS", 1.0)
+    path = str(tmp_path / "channel")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        records = RankRecords(path, 0)
+        for _ in range(200):
+            records.add("metrics", {"text": "x" * 10_000})
+        flushing = threading.Thread(target=records.flush)
+        flushing.start()
+        flushing.join(30)
+        assert not flushing.is_alive()
+        listener.accept()[0].close()
         records._frames.close()
 
 

@@ -14,7 +14,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from gpulayer.runtime.rank_torch import await_torch
 class Channel:
-    marks = []
+    marks, is_ours = [], True
     def tell_mark(self, name):
         self.marks.append(name)
 await_torch(Channel())
@@ -80,6 +80,16 @@ def test_a_meeting_that_fails_is_none(run, tmp_path):
             said = str(error)
         """
     assert run(code) == {"marks": ["imported"], "waits": False, "said": "gloo"}
+
+
+def test_whoever_asks_for_the_module_first_is_not_taken_for_an_import(run, tmp_path):
+    write_small(tmp_path)
+    code = """
+        import importlib.util
+        said = [importlib.util.find_spec("torch").origin.endswith("torch/__init__.py"), importlib.util.find_spec("no_such_module")]
+        import torch
+        """
+    assert run(code) == {"marks": ["imported"], "waits": False, "said": [True, None]}
 
 
 def test_an_import_that_fails_is_told_as_python_does(run, tmp_path):

@@ -51,8 +51,8 @@ def channel(thread, tmp_path, events, heard):
 def test_pipes_of_this_nodes_ranks_are_read_and_others_closed(channel, events, heard, rank, is_known):
     pipes = [os.pipe() for _ in range(2)]
     peer = connect(channel.path)
-    peer.send({"type": "hello", "rank": rank, "local_rank": 0, "pid": 5}, [reader for reader, _ in pipes])
-    assert heard.get(timeout=10) == Hello(rank=rank, local_rank=0, pid=5)
+    peer.send({"type": "hello", "rank": rank, "local_rank": 0, "pid": 5, "files": ["stdout", "stderr"]}, [reader for reader, _ in pipes])
+    assert heard.get(timeout=10) == Hello(rank=rank, local_rank=0, pid=5, files=("stdout", "stderr"))
     for reader, _ in pipes:
         os.close(reader)
     if is_known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,7 +10,9 @@ import signal
 import pytest
 from support.runtime import WatchedProcess, rank_argv, start_task
 
+from gpulayer.runtime import task_keeper_link
 from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.process_tree import find_descendants, parent_of
 from gpulayer.runtime.zygote import Zygote
 
 
@@ -59,14 +62,14 @@ SETTINGS = """
 
 
 @pytest.mark.parametrize("threads", [None, "1", str(len(os.sched_getaffinity(0)))])
-def test_torch_is_as_in_a_rank_that_imports_it(start, threads):
+def test_torch_is_as_in_a_rank_that_imports_it(start, threads, torch_threads):
     env = {} if threads is None else {"OMP_NUM_THREADS": threads}
     warm = start(SETTINGS, folder="job", devices=1, env=env)
     assert warm.result().ranks[0].launcher == "warm", warm.result()
     direct = start(SETTINGS, folder="job", devices=1, env=env, launcher="direct")
     assert direct.result().state == "succeeded", direct.events.output
     assert json.loads(warm.events.text()) == json.loads(direct.events.text())
-    assert json.loads(warm.events.text())["threads"] == int(threads or len(os.sched_getaffinity(0)))
+    assert json.loads(warm.events.text())["threads"] == int(threads or torch_threads)
 
 
 def test_ranks_draw_numbers_of_their_own(start):
@@ -74,6 +77,12 @@ def test_ranks_draw_numbers_of_their_own(start):
     assert task.result().state == "succeeded"
     drawn = [*task.events.text(0).split(), *task.events.text(1).split()]
     assert len(set(drawn)) == 6
+
+
+def test_what_one_job_serves_lets_no_other_in(start):
+    task = start("import multiprocessing; print(multiprocessing.current_process().authkey.hex())")
+    assert task.result().state == "succeeded"
+    assert task.events.text(0) != task.events.text(1)
 
 
 def test_ddp_and_a_loader_with_workers_work_and_import_next_to_nothing(start):
@@ -120,17 +129,37 @@ def test_what_can_not_start_warm_starts_direct_and_says_why(start, options, reas
     assert [task.events.text(rank) for rank in range(2)] == ["0\n", "1\n"]
 
 
+def test_a_process_that_rank_0_forks_does_not_serve_the_store(start):
+    source = """
+        import os, signal
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            import torch.distributed
+            os.write(writer, b"x")
+            signal.pause()
+        os.read(reader, 1)
+        os.environ["MASTER_PORT"] = "1"  # the store is where it was to be, whatever the script does
+        import torch.distributed as dist
+        from gpulayer.runtime import rank_torch
+        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{rank_torch._store.port}", rank=0, world_size=1)
+        print("met")
+        """
+    task = start(source, devices=1, launcher="direct", timeout_seconds=60)
+    assert task.result().state == "succeeded", task.events.output
+    assert task.events.text() == "met\n"
+
+
 def test_what_groups_read_when_they_are_made_may_differ(start):
     task = start("import os; print(os.environ['TORCH_NCCL_BLOCKING_WAIT'])", devices=1, env={"TORCH_NCCL_BLOCKING_WAIT": "1"})
     assert task.result().ranks[0].launcher == "warm"
 
 
-def test_a_command_that_is_a_rank_of_its_own_starts_warm_too(keeper, zygote, tmp_path):
+def test_a_command_that_is_a_rank_of_its_own_starts_warm_too(keeper, zygote, tmp_path, torch_threads):
     source = "import os, sys; print('torch' in sys.modules, 'RANK' in os.environ); import torch; print(torch.get_num_threads())"
     task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv(), zygote=zygote)
     result = task.result()
-    assert (result.state, result.ranks[0].start, result.ranks[0].launcher) == ("succeeded", "warm", None), task.events.output
-    assert task.events.text() == f"True False\n{len(os.sched_getaffinity(0))}\n"
+    assert (result.state, result.ranks[0].start, result.ranks[0].launcher) == ("succeeded", "warm", "warm"), task.events.output
+    assert task.events.text() == f"True False\n{torch_threads}\n"
 
 
 HOLDS = """
@@ -180,13 +209,55 @@ def test_ranks_outlive_their_zygote_and_the_next_start_direct(own_keeper, own_zy
         process.close()
 
 
-@pytest.mark.parametrize("with_zygote", [True, False])
-def test_ranks_of_a_zygote_end_with_the_keeper(own_keeper, own_zygote, tmp_path, with_zygote):
-    task = start_task(own_keeper, tmp_path, {"main.py": HOLDS}, script="main.py", devices=2, launcher="warm", zygote=own_zygote)
+def begin(keeper, zygote, folder, source=HOLDS):
+    """Two ranks that print numbers of processes; the task, and what is watched by these numbers."""
+    task = start_task(keeper, folder, {"main.py": source}, script="main.py", devices=2, launcher="warm", zygote=zygote)
     watched = []
     for rank in range(2):
         task.events.wait_for("\n", rank)
-        watched.append(WatchedProcess(int(task.events.text(rank))))
+        watched += [WatchedProcess(int(word)) for word in task.events.text(rank).split()]
+    return task, watched
+
+
+def test_what_a_dead_task_keeper_of_a_dead_zygote_leaves_is_ended(own_keeper, own_zygote, tmp_path):
+    source = """
+        import os, signal, subprocess
+        print(os.getpid(), subprocess.Popen(["sleep", "1000"], start_new_session=True).pid, flush=True)
+        signal.pause()
+        """
+    task, watched = begin(own_keeper, own_zygote, tmp_path, source)
+    task_keeper = parent_of(watched[0].pid)
+    os.kill(own_zygote.pid, signal.SIGSTOP)  # it looks after nothing any more
+    os.kill(task_keeper, signal.SIGKILL)
+    os.kill(own_zygote.pid, signal.SIGKILL)
+    assert task.result().failure.reason == "lost"
+    assert all(process.has_ended(10) for process in watched)
+    for process in watched:
+        process.close()
+
+
+def test_another_task_keepers_death_is_not_the_zygotes_ranks(own_keeper, own_zygote, tmp_path):
+    task, watched = begin(own_keeper, own_zygote, tmp_path)
+    keeper_pid = own_keeper.pid
+    others = [pid for pid in find_descendants(keeper_pid) if parent_of(pid) == keeper_pid and pid != own_zygote.pid]
+    ends = [WatchedProcess(pid) for pid in (others[0], own_zygote.pid)]
+    os.kill(keeper_pid, signal.SIGSTOP)  # both ends are collected at once
+    for end in ends:
+        os.kill(end.pid, signal.SIGKILL)
+        assert end.has_ended(10)
+    os.kill(keeper_pid, signal.SIGCONT)
+    following = start_task(own_keeper, tmp_path / "next", {"main.py": "print('up')"}, argv=rank_argv())
+    assert following.result().state == "succeeded"
+    assert not any(process.has_ended() for process in watched)
+    task.process.stop("cancel")
+    assert [rank.exit_code for rank in task.result().ranks] == [0, 0]
+    for process in (*watched, *ends):
+        process.close()
+
+
+@pytest.mark.parametrize("with_zygote", [True, False])
+def test_ranks_of_a_zygote_end_with_the_keeper(own_keeper, own_zygote, tmp_path, with_zygote):
+    task, watched = begin(own_keeper, own_zygote, tmp_path)
     if not with_zygote:
         watched.append(WatchedProcess(own_zygote.pid))
         os.kill(own_zygote.pid, signal.SIGKILL)
@@ -197,3 +268,28 @@ def test_ranks_of_a_zygote_end_with_the_keeper(own_keeper, own_zygote, tmp_path,
     assert (result.state, result.failure.reason) == ("failed", "lost")
     for process in watched:
         process.close()
+
+
+@pytest.mark.parametrize(
+    ("dies", "reason"), [(True, "its zygote has died"), (False, f"its zygote forks no process: {os.strerror(errno.ETIMEDOUT)}")]
+)
+def test_ranks_that_wait_for_a_zygote_that_forks_no_more_start_direct(own_keeper, own_zygote, tmp_path, monkeypatch, dies, reason):
+    options = {"script": "main.py", "launcher": "warm", "zygote": own_zygote}
+    first = start_task(own_keeper, tmp_path / "a", {"main.py": HOLDS}, **options)  # has what was ready
+    first.events.wait_for("\n")
+    opened = own_zygote._pool.open_task
+
+    def open_task(*callbacks):
+        processes = opened(*callbacks)
+        if dies:
+            os.kill(own_zygote.pid, signal.SIGKILL)
+        return processes
+
+    monkeypatch.setattr(own_zygote._pool, "open_task", open_task)
+    monkeypatch.setattr(task_keeper_link, "_PARK_SECONDS", 60.0 if dies else 0.1)
+    os.kill(own_zygote.pid, signal.SIGSTOP)
+    second = start_task(own_keeper, tmp_path / "b", {"main.py": "print('up')"}, **options)
+    result = second.result()
+    assert (result.state, [(rank.launcher, rank.cold_reason) for rank in result.ranks]) == ("succeeded", [("direct", reason)])
+    first.process.stop("cancel")
+    assert first.result().ranks[0].launcher == "warm"

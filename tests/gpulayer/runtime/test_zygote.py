@@ -71,6 +71,18 @@ def test_modules_are_loaded_with_one_thread_and_the_zygote_is_below_the_keeper(k
     watched.close()
 
 
+def test_what_is_to_be_done_at_the_end_of_a_job_is_not_done_at_its_own(keeper, packages):
+    (packages / "sound.py").write_text(f"import atexit, os; atexit.register(os.mkdir, {str(packages / 'done')!r})")
+    zygote = Zygote(keeper, ("sound",))
+    assert wait(zygote) is None
+    assert zygote.pid is not None
+    watched = WatchedProcess(zygote.pid)
+    zygote.close()
+    assert watched.has_ended(10)
+    watched.close()
+    assert not (packages / "done").exists()
+
+
 def test_the_next_after_one_that_died_says_so_and_the_one_after_finds_another(keeper, packages):
     (packages / "sound.py").write_text("")
     zygote = Zygote(keeper, ("sound",))
@@ -96,9 +108,26 @@ def test_one_that_ends_before_it_is_ready(keeper, packages):
     zygote.close()
 
 
+def test_one_that_is_deaf_as_it_imports_ends_with_its_keeper(packages):
+    os.mkfifo(packages / "pipe")
+    (packages / "deaf.py").write_text(
+        f"import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); pipe = open({str(packages / 'pipe')!r}, 'w');"
+        " pipe.write(str(os.getpid())); pipe.flush(); signal.pause()"
+    )
+    keeper = Keeper.start()
+    zygote = Zygote(keeper, ("deaf",))
+    zygote.start()
+    with (packages / "pipe").open("rb", buffering=0) as pipe:
+        watched = WatchedProcess(int(pipe.read(20)))
+    zygote.close()
+    keeper.close()
+    assert watched.has_ended()
+    watched.close()
+
+
 def test_whoever_waits_may_give_up(keeper, packages):
     os.mkfifo(packages / "pipe")
     (packages / "slow.py").write_text(f"open({str(packages / 'pipe')!r}).read()")
     zygote = Zygote(keeper, ("slow",))
-    assert zygote.wait_ready(lambda: True) == "its zygote was not ready within 120 s"
+    assert zygote.wait_ready(lambda: True) == "nobody waited for its zygote any longer"
     zygote.close()

@@ -78,7 +78,6 @@ def prepare(plan, zygote=None, meeting=None, stopped=None):
         ("direct", "cuda", Zygote(), "direct", None),
         ("warm", "cpu", Zygote(), "warm", None),
         ("auto", "cpu", Zygote(), "warm", None),
-        ("auto", "mps", Zygote(), "warm", None),
         ("auto", "cuda", Zygote(), "torchrun", "a warm start has not been seen to work on cuda; launcher='warm' tries it"),
         ("warm", "cuda", Zygote(), "warm", None),
         ("auto", "cpu", Zygote("its zygote has died"), "direct", "its zygote has died"),

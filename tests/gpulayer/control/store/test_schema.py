@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -84,6 +85,31 @@ def test_several_processes_may_upgrade_one_home_at_once(tmp_path):
     results = [process.communicate(timeout=60) for process in processes]
     assert [(process.returncode, errors) for process, (_, errors) in zip(processes, results, strict=True)] == [(0, "")] * 3
     assert query(tmp_path / "metadata.db", "SELECT count(*) FROM home") == [(1,)]
+
+
+@pytest.mark.parametrize("revision", known_revisions()[:-1])
+def test_a_home_of_each_earlier_version_is_brought_up_to_date_with_what_it_holds(tmp_path, revision):
+    path = tmp_path / "metadata.db"
+    engine = make_engine(path)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.exec_driver_sql("INSERT INTO changes (topic) VALUES ('job/j1')")
+        connection.exec_driver_sql("COMMIT")
+    engine.dispose()
+    home_id = query(path, "SELECT value FROM home")
+    assert prepare_home(tmp_path) == path
+    assert query(path, "SELECT version_num FROM alembic_version") == [(known_revisions()[-1],)]
+    assert query(path, "SELECT value FROM home") == home_id
+    assert query(path, "SELECT topic FROM changes") == [("job/j1",)]
+    engine = make_engine(path)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
 
 
 def test_a_newer_schema_is_refused_with_what_to_do(tmp_path):

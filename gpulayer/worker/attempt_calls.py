@@ -1,0 +1,70 @@
+"""What a worker says of one attempt, as calls that are tried until they are answered; how it begins, what it prints and logs.
+
+The end is `task_runner`'s own, and where ranks meet `meeting`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
+from gpulayer.protocol import AppendLogs, AppendMetrics, Failure, LogChunk, Message, MetricBatch, ReportFailure, StartTask
+from gpulayer.worker.server_link import ServerLink
+
+REPORT_SECONDS = 1.0
+"""How long the report of a first failure may hold up the stopping of its siblings; the finish carries it again."""
+
+_log = logging.getLogger(__name__)
+
+
+class AttemptCalls:
+    """The calls of one attempt; all but `report_failure` block until they are answered.
+
+    Args:
+        link: to the control plane.
+        fields: those of a `TaskMessage`.
+        give_up: ends every wait.
+    """
+
+    def __init__(self, link: ServerLink, fields: dict[str, Any], give_up: threading.Event) -> None:
+        self._link = link
+        self._fields = fields
+        self._give_up = give_up
+
+    def start(self) -> None:
+        """Its process runs."""
+        self.call("start_task", StartTask(**self._fields))
+
+    def append_logs(self, chunks: tuple[LogChunk, ...]) -> None:
+        self.call("append_logs", AppendLogs(chunks=chunks, **self._fields))
+
+    def append_rest(self, chunks: tuple[LogChunk, ...]) -> None:
+        """The last of its output, which is no reason to fail where it is refused."""
+        try:
+            if chunks:
+                self.append_logs(chunks)
+        except (AttemptLost, Interrupted):
+            raise
+        except GPUlayerError as refused:
+            _log.error("task %s: its last output was refused: %s", self._fields["task_id"], refused)
+
+    def append_metrics(self, batch: MetricBatch) -> None:
+        self.call("append_metrics", AppendMetrics(batch=batch, **self._fields))
+
+    def report_failure(self, failure: Failure) -> None:
+        """A rank has failed: tried once, and not for long."""
+        try:
+            self._link.call("report_failure", ReportFailure(failure=failure, **self._fields), timeout=REPORT_SECONDS)
+        except GPUlayerError as error:
+            _log.warning("the first failure could not be reported at once; the finish will: %s", error)
+
+    def call(self, name: str, request: Message) -> Any:
+        """One call by its name, repeated while the control plane is away.
+
+        Raises:
+            Interrupted: the attempt gives up.
+            GPUlayerError: what it was refused with.
+        """
+        return self._link.patiently(lambda: self._link.call(name, request), self._give_up)
