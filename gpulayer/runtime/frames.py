@@ -117,6 +117,10 @@ class FrameSocket:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    def forget(self) -> None:
+        """Be done with the socket without closing its file, whose number may be another's by now."""
+        self._socket.detach()
+
     def close(self) -> None:
         for file in self._files:
             os.close(file)

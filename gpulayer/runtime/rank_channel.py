@@ -33,14 +33,14 @@ class RankChannel:
         self._pid = os.getpid()
         path = os.environ.get(_CHANNEL)
         self._frames: FrameSocket | None = None if path is None else connect(path)
-        self._file = None if self._frames is None else _file_of(self._frames)
+        self._file = None if self._frames is None else file_of(self._frames)
         if self._frames is not None:
             os.register_at_fork(after_in_child=self._forget)
 
     @property
     def is_open(self) -> bool:
         """Whether there is an agent, and this is the rank's own process, whose script has not closed all files that it did not open."""
-        return self.is_ours and self._frames is not None and _file_of(self._frames) == self._file
+        return self.is_ours and self._frames is not None and file_of(self._frames) == self._file
 
     @property
     def is_ours(self) -> bool:
@@ -49,7 +49,7 @@ class RankChannel:
 
     def _forget(self) -> None:
         """In a forked process: close it, unless its number is another file's by then."""
-        if self._frames is not None and _file_of(self._frames) == self._file:
+        if self._frames is not None and file_of(self._frames) == self._file:
             self._frames.close()
 
     def tell_hello(self, files: Mapping[str, int]) -> None:
@@ -93,7 +93,7 @@ class RankChannel:
                 self._frames.send(message)
 
 
-def _file_of(frames: FrameSocket) -> tuple[int, int] | None:
+def file_of(frames: FrameSocket) -> tuple[int, int] | None:
     """Which file it is that has the connection's number; None where none has."""
     try:
         found = os.fstat(frames.fileno())

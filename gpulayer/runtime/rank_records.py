@@ -16,6 +16,7 @@ from collections import deque
 from typing import Any
 
 from gpulayer.runtime.frames import FrameSocket, connect
+from gpulayer.runtime.rank_channel import file_of
 
 _CHANNEL = "GPULAYER_CHANNEL"  # as in `rank_environment`, which loads psutil
 RANK = "GPULAYER_RANK"
@@ -47,6 +48,7 @@ class RankRecords:
         self._gathering = threading.Event()  # never set: a pause
         self._sending = threading.Lock()
         self._frames: FrameSocket | None = None
+        self._file: tuple[int, int] | None = None
 
     def add(self, kind: str, data: dict[str, Any]) -> None:
         """Have a record sent soon; `data` is plain, as JSON has it, and not changed afterwards."""
@@ -88,8 +90,12 @@ class RankRecords:
             return False
         try:
             try:
+                if self._frames is not None and file_of(self._frames) != self._file:
+                    self._frames.forget()  # the script has closed all files that it did not open
+                    self._frames = None
                 if self._frames is None:
                     self._frames = connect(self._path)
+                    self._file = file_of(self._frames)
                 if timeout is not None:
                     self._frames.set_timeout(timeout)
                 while records := self._take():
@@ -131,7 +137,8 @@ def _forget() -> None:
     """In a forked process: the thread is gone, and the connection is the parent's."""
     global _current
     if _current is not None and _current._frames is not None:  # noqa: SLF001 - this module's own
-        _current._frames.close()  # noqa: SLF001
+        is_ours = file_of(_current._frames) == _current._file  # noqa: SLF001
+        (_current._frames.close if is_ours else _current._frames.forget)()  # noqa: SLF001
     if _current is not None:
         atexit.unregister(_current.flush)
     _current = None

@@ -45,7 +45,7 @@ from gpulayer.worker.workspace import Workspace
 DEVICE_SECONDS = 30.0
 """How long a device may still be held by an attempt that the control plane has given up and this worker is killing."""
 LEAVE_FLUSH_SECONDS = 5.0
-"""How long a worker that takes its leave goes on sending what its tasks have printed."""
+"""How long a worker that takes its leave goes on sending what its tasks have printed and logged."""
 
 _log = logging.getLogger(__name__)
 
@@ -245,11 +245,12 @@ class TaskRunner:
         self._place.slots.release(self.ref)
         silent = self._silent
         # Metrics first: what is missing of them is said in the output.
+        leave_until = time.monotonic() + LEAVE_FLUSH_SECONDS
         self._metrics.close(LEAVE_FLUSH_SECONDS if silent else None)
         if self._sender is None:
             sent = True
         elif silent:
-            sent = self._sender.close(LEAVE_FLUSH_SECONDS)
+            sent = self._sender.close(max(0.0, leave_until - time.monotonic()))
         else:
             sent = self._sender.close(rest_bytes=REST_BYTES)
         if silent or self._silent:

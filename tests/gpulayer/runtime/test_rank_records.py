@@ -78,6 +78,27 @@ def test_an_agent_that_takes_nothing_in_costs_no_memory_and_what_is_dropped_is_c
         records._frames.close()
 
 
+def test_a_script_that_closes_all_files_goes_on_telling_and_keeps_its_own(keeper, tmp_path):
+    source = """
+        import os, socket
+        from gpulayer.runtime.rank_records import records_of_process
+        records = records_of_process()
+        records.add("metrics", {"step": 0})
+        records.flush()
+        os.closerange(3, 64)
+        pairs = [socket.socketpair() for _ in range(8)]
+        records.add("metrics", {"step": 1})
+        records.flush()
+        for one, other in pairs:
+            other.setblocking(False)
+            one.send(b"mine")
+            assert other.recv(100) == b"mine"
+        """
+    task = start_task(keeper, tmp_path, {"main.py": source}, argv=rank_argv())
+    assert task.result().state == "succeeded", task.events.output
+    assert [data["step"] for _, _, data in task.events.records] == [0, 1]
+
+
 def test_a_forked_process_sends_nothing_of_its_parents(keeper, tmp_path):
     source = f"""
         import os, sys
