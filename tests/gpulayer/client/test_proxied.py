@@ -75,7 +75,7 @@ def test_a_proxy_that_is_not_there_is_told_as_nobody(monkeypatch):
     transport = HttpTransport(AWAY, "t")
     with pytest.raises(ServerUnreachable, match="Nobody answers") as raised:
         transport.call(CALLS["get_health"], GetHealth())
-    assert raised.value.details == {"cut": False, "refused": True}
+    assert raised.value.details == {"cut": False, "refused": True, "trouble": "nobody"}
     transport.close()
 
 
