@@ -5,6 +5,7 @@ Both other launchers use it: `direct`, and `warm`, whose ranks begin in a zygote
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import string
 from collections.abc import Callable, Mapping
@@ -60,16 +61,14 @@ def open_meeting(
     """
     if node > 0:
         return MeetingPoint(*read())
-    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-    try:
+    with contextlib.ExitStack() as made:  # nothing is left open where it can't be had, or nobody can be told
+        listener = made.enter_context(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM))
         listener.bind((address, 0))
         listener.listen(_BACKLOG)
         port = listener.getsockname()[1]
         if nodes > 1:
             publish(address, port)
-    except BaseException:
-        listener.close()
-        raise
+        made.pop_all()
     return MeetingPoint(address, port, listener)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpulayer.runtime.frames import FrameSocket, connect
 
-_CHANNEL = "GPULAYER_CHANNEL"  # as in `rank_environment`, which loads psutil
+CHANNEL = "GPULAYER_CHANNEL"  # as in `rank_environment`, which loads psutil
 ACK_SECONDS = 2.0
 """How long a rank that has failed waits for the agent's word: until the guilty one is known, and the others have told their stacks."""
 
@@ -31,7 +31,7 @@ class RankChannel:
         self._rank = rank
         self._local_rank = local_rank
         self._pid = os.getpid()
-        path = os.environ.get(_CHANNEL)
+        path = os.environ.get(CHANNEL)
         self._frames: FrameSocket | None = None if path is None else connect(path)
         self._file = None if self._frames is None else file_of(self._frames)
         if self._frames is not None:

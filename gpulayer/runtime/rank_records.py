@@ -16,9 +16,8 @@ from collections import deque
 from typing import Any
 
 from gpulayer.runtime.frames import FrameSocket, connect
-from gpulayer.runtime.rank_channel import file_of
+from gpulayer.runtime.rank_channel import CHANNEL, file_of
 
-_CHANNEL = "GPULAYER_CHANNEL"  # as in `rank_environment`, which loads psutil
 RANK = "GPULAYER_RANK"
 """Set by `rank_main`: which rank a process belongs to, whatever its own environment makes of RANK."""
 _REST_SECONDS = 0.1
@@ -121,7 +120,7 @@ def records_of_process() -> RankRecords | None:
     """The records of this process; None where it belongs to no rank."""
     global _current
     if _current is None:
-        path, rank = os.environ.get(_CHANNEL), os.environ.get(RANK)
+        path, rank = os.environ.get(CHANNEL), os.environ.get(RANK)
         if path is not None and rank is not None:
             _current = RankRecords(path, int(rank))
     return _current

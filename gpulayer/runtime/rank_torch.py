@@ -25,7 +25,7 @@ _store: Any = None
 """Rank 0's end of the meeting, as long as the process lives."""
 
 
-class Meeting(NamedTuple):
+class StorePlace(NamedTuple):
     """What rank 0 needs to serve the ranks' store: an open socket, and where others find it."""
 
     listener: int
@@ -35,24 +35,24 @@ class Meeting(NamedTuple):
 
 def await_torch(channel: RankChannel) -> None:
     """Do what is to be done as soon as torch is imported: at once where it is, else when the script comes to it."""
-    meeting = _take_meeting()
+    place = _take_store_place()
     if "torch" in sys.modules:
         _settle_threads()
         sys.modules["torch"].default_generator.seed()  # drawn anew in every process
-        _serve_store(meeting)
+        _serve_store(place)
         channel.tell_mark("imported")
         _note_meeting(channel)
         return
 
     def on_distributed() -> None:
         if channel.is_ours:  # a process that the script forked is no rank
-            _serve_store(meeting)
+            _serve_store(place)
             _note_meeting(channel)
 
     sys.meta_path.insert(0, _Awaited({"torch": lambda: channel.tell_mark("imported"), "torch.distributed": on_distributed}))
 
 
-def _take_meeting() -> Meeting | None:
+def _take_store_place() -> StorePlace | None:
     """Read before the script may change its environment. What the script forks or starts does not get the socket."""
     number = os.environ.pop(_LISTENER, None)
     if number is None:
@@ -65,23 +65,23 @@ def _take_meeting() -> Meeting | None:
             os.close(listener)
 
     os.register_at_fork(after_in_child=let_go)
-    return Meeting(listener, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    return StorePlace(listener, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 
 
-def _serve_store(meeting: Meeting | None) -> None:
+def _serve_store(place: StorePlace | None) -> None:
     global _store
     distributed = sys.modules.get("torch.distributed")
-    if meeting is None or distributed is None or not distributed.is_available():
+    if place is None or distributed is None or not distributed.is_available():
         return
     import datetime as dt
 
     _store = distributed.TCPStore(
-        host_name=meeting.address,
-        port=meeting.port,
+        host_name=place.address,
+        port=place.port,
         is_master=True,
         wait_for_workers=False,
         timeout=dt.timedelta(minutes=_MEET_MINUTES),
-        master_listen_fd=meeting.listener,
+        master_listen_fd=place.listener,
     )
 
 

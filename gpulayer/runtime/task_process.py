@@ -123,12 +123,22 @@ class TaskProcess:
             )
             at_end.callback(self._reader.finish)
             at_end.callback(self._stacks.close)
-            try:
-                self._open(at_end)
-            except Interrupted as error:
-                if not self._start.fall_back(error):
-                    raise
-                self._open(at_end)
+            self._processes = self._start.open(
+                on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
+                on_lost=lambda: self._inbox.put(self._handle_loss),
+            )
+            at_end.callback(self._end_processes)
+            TaskChannel(
+                self._processes.channel,
+                self._ranks,
+                self._reader,
+                self._stacks,
+                self._events,
+                on_message=lambda peer, message: self._inbox.put(lambda: self._handle_message(peer, message)),
+                on_close=lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)),
+                on_fault=self._fault_handler("its ranks can't be heard any more"),
+            )
+            self._start.launch(self._processes, self._reader)
         except (StartFailed, OSError) as error:
             self._fail_start(error)
             return
@@ -141,27 +151,6 @@ class TaskProcess:
         if self._start.launcher_pid is None:
             self._start_clock()
         self._inbox.set_deadline("lasting", SHORT_SECONDS, self._handle_lasting)
-
-    def _open(self, at_end: contextlib.ExitStack) -> None:
-        """Make room for the processes and have them told what to become."""
-        assert self._reader is not None
-        processes = self._start.open(
-            on_exit=lambda ended: self._inbox.put(lambda: self._handle_exit(ended, from_launcher=False)),
-            on_lost=lambda: self._inbox.put(self._handle_loss),
-        )
-        self._processes = processes
-        at_end.callback(lambda: self._end_processes(processes))
-        TaskChannel(
-            processes.channel,
-            self._ranks,
-            self._reader,
-            self._stacks,
-            self._events,
-            on_message=lambda peer, message: self._inbox.put(lambda: self._handle_message(peer, message)),
-            on_close=lambda peer: self._inbox.put(lambda: self._handle_hang_up(peer)),
-            on_fault=self._fault_handler("its ranks can't be heard any more"),
-        )
-        self._start.launch(processes, self._reader)
 
     def _handle_lasting(self) -> None:
         """It has lasted, so that it runs is to be told, and to be known for that."""
@@ -362,17 +351,19 @@ class TaskProcess:
 
     # ---- the end
 
-    def _end_processes(self, processes: TaskProcesses) -> None:
+    def _end_processes(self) -> None:
         self._is_over = True  # also after a fault: what follows is our own killing, and no rank is to blame for it
+        if self._processes is None:
+            return
         try:
-            if not self._lost and not processes.is_empty and not processes.end():
+            if not self._lost and not self._processes.is_empty and not self._processes.end():
                 _log.error("task %s: a process could not be killed (uninterruptible sleep?)", self._plan.task_id)
             for last_exit in self._inbox.take_all():  # of what was killed, collected before the keeper said that all is gone
                 last_exit()
             self._confirm_start()
-            processes.channel.drain()
+            self._processes.channel.drain()
         finally:
-            processes.close()
+            self._processes.close()
 
     def _build_result(self) -> TaskResult:
         outcomes = tuple(self._outcome(rank) for rank in self._ranks)

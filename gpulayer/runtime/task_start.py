@@ -100,14 +100,6 @@ class TaskStart:
         else:
             self._launch_ranks(reader)
 
-    def fall_back(self, why: Interrupted) -> bool:
-        """Start below the keeper what was to start warm and has not begun; False where it was not, or has."""
-        if self._zygote is None or self._starts:
-            return False
-        self._cold_reason = str(why)
-        self._zygote, self._opener = None, self._keeper
-        return True
-
     def _launch_ranks(self, reader: OutputReader) -> None:
         plan = self._plan
         meeting = plan.meeting

@@ -68,7 +68,7 @@ def torchrun_words(script_and_args: list[str], env: os._Environ[str] | dict[str,
     """Torchrun's own command line for this node."""
     return [
         "--rdzv-backend=gpulayer",
-        f"--rdzv-id={env[names.TASK_ID].rpartition('.')[0]}.{env[names.ATTEMPT]}",
+        f"--rdzv-id={names.run_id(env[names.JOB_ID], int(env[names.ATTEMPT]))}",
         "--rdzv-endpoint=gpulayer",  # not used; without one torchrun warns
         f"--nnodes={env[names.NODES]}",
         f"--nproc-per-node={env[names.DEVICES]}",

@@ -30,15 +30,15 @@ class AttemptCalls:
 
     def __init__(self, link: ServerLink, fields: dict[str, Any], give_up: threading.Event) -> None:
         self._link = link
-        self._fields = fields
-        self._give_up = give_up
+        self.fields = fields
+        self.give_up = give_up
 
     def start(self) -> None:
         """Its process runs."""
-        self.call("start_task", StartTask(**self._fields))
+        self.call("start_task", StartTask(**self.fields))
 
     def append_logs(self, chunks: tuple[LogChunk, ...]) -> None:
-        self.call("append_logs", AppendLogs(chunks=chunks, **self._fields))
+        self.call("append_logs", AppendLogs(chunks=chunks, **self.fields))
 
     def append_rest(self, chunks: tuple[LogChunk, ...]) -> None:
         """The last of its output, which is no reason to fail where it is refused."""
@@ -48,23 +48,23 @@ class AttemptCalls:
         except (AttemptLost, Interrupted):
             raise
         except GPUlayerError as refused:
-            _log.error("task %s: its last output was refused: %s", self._fields["task_id"], refused)
+            _log.error("task %s: its last output was refused: %s", self.fields["task_id"], refused)
 
     def append_metrics(self, batch: MetricBatch) -> None:
-        self.call("append_metrics", AppendMetrics(batch=batch, **self._fields))
+        self.call("append_metrics", AppendMetrics(batch=batch, **self.fields))
 
     def report_failure(self, failure: Failure) -> None:
         """A rank has failed: tried once, and not for long."""
         try:
-            self._link.call("report_failure", ReportFailure(failure=failure, **self._fields), timeout=REPORT_SECONDS)
+            self._link.call("report_failure", ReportFailure(failure=failure, **self.fields), timeout=REPORT_SECONDS)
         except GPUlayerError as error:
             _log.warning("the first failure could not be reported at once; the finish will: %s", error)
 
-    def call(self, name: str, request: Message) -> Any:
-        """One call by its name, repeated while the control plane is away.
+    def call(self, name: str, request: Message, give_up: threading.Event | None = None) -> Any:
+        """One call by its name, repeated while the control plane is away, or until another `give_up` than the attempt's is set.
 
         Raises:
             Interrupted: the attempt gives up.
             GPUlayerError: what it was refused with.
         """
-        return self._link.patiently(lambda: self._link.call(name, request), self._give_up)
+        return self._link.patiently(lambda: self._link.call(name, request), give_up or self.give_up)

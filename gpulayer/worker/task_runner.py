@@ -94,7 +94,7 @@ class TaskRunner:
         self._sender: LogSender | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
         self._calls = AttemptCalls(place.link, self._message_fields(), self._give_up)
-        self._meeting = Meeting(place.link, self._message_fields(), self._give_up)
+        self._meeting = Meeting(self._calls)
         self._metrics = MetricSender(
             self._calls.append_metrics,
             node=assignment.node,

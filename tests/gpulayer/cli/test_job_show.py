@@ -10,7 +10,6 @@ from gpulayer.cli.job_record import whole_record
 from gpulayer.cli.job_show import BAR_CELLS, RANKS_SHOWN, ROWS_SHOWN, bar, duration, outcome_text, print_job
 from gpulayer.cli.main import run_command
 from gpulayer.client.waterfall import waterfall_of
-from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.protocol import MARKS, Failure, OutputFile, RankError, RankOutcome, TaskStatus
 from gpulayer.spec import DistributedJob
 from gpulayer.states import AttemptState, JobState
@@ -210,22 +209,6 @@ def test_a_bar_takes_its_share_of_the_line_and_never_nothing():
 
 
 # ---- the command
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("show")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-            patch.delenv(name, raising=False)
-        patch.setenv("GPULAYER_HOME", str(folder / "home"))
-        patch.setenv("GPULAYER_WORK_DIR", str(folder / "work"))
-        patch.setattr("gpulayer.settings.config_dir", lambda: folder / "config")
-        control_plane = EmbeddedControlPlane.open(folder / "home")
-        client = control_plane.client()
-        client.ensure_local_workers(1, cpu_devices=1)
-        yield client
-        control_plane.close()
 
 
 def test_a_job_that_ran_is_shown_with_its_times(client, capsys):

@@ -8,6 +8,7 @@ from support.runtime import plain_environment
 
 from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.process import Keeper
+from gpulayer.runtime.zygote import Zygote
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +17,32 @@ def keeper():
     keeper = Keeper.start()
     yield keeper
     keeper.close()
+
+
+@pytest.fixture(scope="module")
+def zygote(keeper):
+    """One that has torch, with two ranks parked."""
+    zygote = Zygote(keeper, parked=2)
+    assert zygote.wait_ready(lambda: False) is None
+    yield zygote
+    zygote.close()
+
+
+@pytest.fixture
+def stranger():
+    """A process of the same parent that is none of a job's."""
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        yield stranger
+        stranger.kill()
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A folder that Python takes packages from, as a keeper finds it at its start."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
 
 
 @pytest.fixture

@@ -8,31 +8,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 
 import pytest
 from support.runtime import Meeting, WatchedProcess, start_task
 
-from gpulayer.runtime.process import Keeper
-from gpulayer.runtime.zygote import Zygote
-
 GRACE = 1.0
 LONG = 1000.0  # a grace that no test waits for
-
-
-@pytest.fixture(scope="module")
-def keeper():
-    keeper = Keeper.start()
-    yield keeper
-    keeper.close()
-
-
-@pytest.fixture(scope="module")
-def zygote(keeper):
-    zygote = Zygote(keeper, parked=2)
-    assert zygote.wait_ready(lambda: False) is None
-    yield zygote
-    zygote.close()
 
 
 @pytest.fixture(params=["torchrun", "direct", "warm"])
@@ -286,14 +267,6 @@ ESCAPES = """
         os._exit(0)
     print(os.getpid(), child.pid, os.read(reader, 20).decode(), flush=True)
     """
-
-
-@pytest.fixture
-def stranger():
-    """A process of the same parent that is none of the job's."""
-    with subprocess.Popen(["sleep", "1000"]) as stranger:
-        yield stranger
-        stranger.kill()
 
 
 @pytest.mark.parametrize("how", ["killed", "succeeded"])

@@ -61,13 +61,6 @@ while True:
 """
 
 
-@pytest.fixture
-def stranger():
-    with subprocess.Popen(["sleep", "1000"]) as stranger:
-        yield stranger
-        stranger.kill()
-
-
 class Agent:
     """A process that runs a two-rank job, as a worker does."""
 

@@ -174,15 +174,6 @@ def test_a_module_named_like_one_of_the_keepers_is_found(keeper, tmp_path):
     assert task.events.text() == f"{tmp_path}/source/gpulayer.py {tmp_path}/source/frames.py\n"
 
 
-@pytest.fixture
-def packages(tmp_path, monkeypatch):
-    """A folder that Python takes packages from, as a keeper finds it at its start."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    return folder
-
-
 def test_what_is_installed_after_the_start_is_found(packages, own_keeper, tmp_path):
     source = {"main.py": "import fresh; print(fresh.VALUE)"}
     failed = start_task(own_keeper, tmp_path / "a", source, argv=["python", "main.py"])

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulayer.runtime.task_blame import Blame
+from gpulayer.runtime.rank_channel import ACK_SECONDS
+from gpulayer.runtime.task_blame import ANY_END_SECONDS, SILENT_END_SECONDS, Blame
 from gpulayer.runtime.task_processes import ProcessExit
 from gpulayer.runtime.task_ranks import LocalRanks
+from gpulayer.runtime.task_stop import STACKS_SECONDS
 
 
 @pytest.fixture
@@ -51,3 +53,7 @@ def test_a_rank_alone_is_believed_at_once():
     rank.failed = True
     blame.note(rank)
     assert blame.choose() is rank
+
+
+def test_a_rank_that_has_failed_stays_until_the_others_have_told_their_stacks():
+    assert ANY_END_SECONDS + SILENT_END_SECONDS + STACKS_SECONDS < ACK_SECONDS

@@ -145,7 +145,7 @@ def test_a_rank_that_never_reaches_its_script(keeper, tmp_path):
 
 def test_the_words_for_torchrun():
     env = {
-        "GPULAYER_TASK_ID": "j1.0",
+        "GPULAYER_JOB_ID": "j1",
         "GPULAYER_ATTEMPT": "2",
         "GPULAYER_NODES": "2",
         "GPULAYER_DEVICES": "4",

@@ -16,21 +16,6 @@ from gpulayer.runtime.process_tree import find_descendants, parent_of
 from gpulayer.runtime.zygote import Zygote
 
 
-@pytest.fixture(scope="module")
-def keeper():
-    keeper = Keeper.start()
-    yield keeper
-    keeper.close()
-
-
-@pytest.fixture(scope="module")
-def zygote(keeper):
-    zygote = Zygote(keeper, parked=2)
-    assert zygote.wait_ready(lambda: False) is None
-    yield zygote
-    zygote.close()
-
-
 @pytest.fixture
 def start(keeper, zygote, tmp_path):
     def start(source, *, files=None, devices=2, launcher="warm", folder="", **options):

@@ -16,15 +16,6 @@ from gpulayer.runtime.zygote import Zygote
 
 
 @pytest.fixture
-def packages(tmp_path, monkeypatch):
-    """A folder that Python takes packages from, as a keeper finds it at its start."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    return folder
-
-
-@pytest.fixture
 def keeper(packages):
     keeper = Keeper.start()
     yield keeper
