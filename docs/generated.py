@@ -1,4 +1,5 @@
-"""Writes the parts of the docs that the code already says: states, routes, errors, settings, commands, magic options, ADRs.
+"""Writes what the code already says: of the docs states, routes, errors, settings, commands, magic options and ADRs; and the
+messages for the browser.
 
 `python docs/generated.py` rewrites them in place; `--check` says what is stale and exits 1. A part stands between
 `<!-- generated: NAME -->` and `<!-- end of generated: NAME -->`; the words around it are written by hand.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -20,10 +22,12 @@ from gpulayer_server.extension import GPUlayerExtension
 from gpulayer_server.openapi import encoded_document
 
 from gpulayer import errors, settings, states
-from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, LOG_DOWNLOAD_PATH
 from gpulayer.cli.main import cli
+from gpulayer.protocol import STREAM_PATH
 
 DOCS = Path(__file__).resolve().parent
+PROTOCOL_MODULE = DOCS.parent / "labextension" / "src" / "protocol.ts"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -121,6 +125,8 @@ def routes() -> str:
         ]
         for call in CALLS.values()
     ]
+    rows.append([f"`GET {API_PREFIX}{LOG_DOWNLOAD_PATH}`", "A job's whole output as a file", "client", "read", "text"])
+    rows.append([f"`WS {API_PREFIX}{STREAM_PATH}`", "All that a browser's tab follows", "client", "read", "[The stream](#the-stream)"])
     artifacts = f"`HEAD, GET, PUT {API_PREFIX}{ARTIFACT_PATH}`"
     rows.append([artifacts, "Bytes by their digest, in parts", "client, worker", "read, execute", "bytes"])
     return table(["Route", "What it does", "Tokens of role", "Jupyter action", "Messages"], rows)
@@ -266,6 +272,7 @@ def expected() -> dict[Path, str]:
     """Every file that this script writes, as it should be."""
     files: dict[Path, str] = {DOCS / name: draw() for name, draw in PICTURES.items()}
     files[DOCS / "openapi.json"] = encoded_document().decode()
+    files[PROTOCOL_MODULE] = runpy.run_path(str(DOCS / "typescript.py"))["protocol_module"]()
     for name, (page, make) in PARTS.items():
         path = DOCS / page
         files[path] = fill(files.get(path) or path.read_text(encoding="utf-8"), name, make())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulayer.client.job import Job, LogLine
     from gpulayer.errors import GPUlayerError, JobFailed
     from gpulayer.runtime.rank_log import log
+    from gpulayer.runtime.rank_progress import progress
     from gpulayer.spec import CommandJob, DistributedJob
     from gpulayer.states import JobState
     from gpulayer.targets import connect
@@ -31,6 +32,7 @@ _HOMES = {
     "LogLine": "gpulayer.client.job",
     "connect": "gpulayer.targets",
     "log": "gpulayer.runtime.rank_log",
+    "progress": "gpulayer.runtime.rank_progress",
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "connect",
     "load_ipython_extension",
     "log",
+    "progress",
     "unload_ipython_extension",
 ]
 

@@ -201,6 +201,10 @@ class _WorkerThreads:
         for token in join_tokens:
             self._start_one(request, await self._join(token))
 
+    def interpreters(self, home: Path) -> list[str]:  # noqa: ARG002 - theirs is the one that this process runs on, unless one is asked for
+        """None that would be better than this process's own."""
+        return []
+
     def _start_one(self, request: StartLocalWorkers, transport: InProcessTransport) -> None:
         from gpulayer.worker.agent import Agent
         from gpulayer.worker.config import WorkerConfig

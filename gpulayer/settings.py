@@ -173,3 +173,10 @@ def inside_job() -> bool:
 def inherited_environment() -> dict[str, str]:
     """The environment that this process was started with, for those that it starts."""
     return dict(os.environ)
+
+
+def most_cpu_ranks() -> int:
+    """How many CPU ranks a worker gets for a job that nobody started workers for: a rank is a place, not a core, but there are
+    limits to what a machine should be asked unwatched.
+    """
+    return max(8, os.cpu_count() or 1)

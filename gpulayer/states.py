@@ -7,7 +7,7 @@ This table is the specification: the store applies a change only where the row s
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class JobState(StrEnum):
@@ -24,6 +24,11 @@ class JobState(StrEnum):
     @property
     def is_terminal(self) -> bool:
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+WaitingReason = Literal["starting", "no_worker", "draining", "requires", "apart", "too_small", "too_few", "busy"]
+"""Why a job is queued. It is placed, and its ranks are not up yet; there is no worker; none takes work; none provides what it
+requires; those that could hold it can't reach each other; none has that many devices; too few have; others hold what it needs."""
 
 
 class AttemptState(StrEnum):

@@ -45,6 +45,16 @@ def extract_archive(archive: Path, destination: Path, *, limit_files: int = EXTR
             os.symlink(linkname, target)  # noqa: PTH211 (as above)
 
 
+def files_of(file: IO[bytes], archive: Path, *, limit_files: int) -> dict[str, tuple[int, int]]:
+    """The plain files of an archive that is open: where the bytes of each begin, and how many there are.
+
+    Raises:
+        InvalidSpec: a member would not be unpacked; it is named.
+    """
+    members = _checked_members(file, archive, limit_files)
+    return {name: (member.offset, member.size) for name, member in members.items() if member.kind is _Kind.FILE}
+
+
 def _extract(file: IO[bytes], member: _Member, target: str) -> None:
     # O_EXCL and O_NOFOLLOW: what lies there already is never written through.
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)

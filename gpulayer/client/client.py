@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -40,6 +39,7 @@ from gpulayer.protocol import (
     WorkerId,
     WorkerStatus,
 )
+from gpulayer.settings import most_cpu_ranks
 from gpulayer.spec import AnyJob, CommandJob, DistributedJob, node_count
 from gpulayer.states import JobState
 
@@ -110,13 +110,16 @@ class Client:
 
     # ---- jobs
 
-    def submit(self, spec: AnyJob, *, source: Bundle | None = None, idempotency_key: str | None = None) -> Job:
+    def submit(
+        self, spec: AnyJob, *, source: Bundle | None = None, idempotency_key: str | None = None, lease_seconds: float | None = None
+    ) -> Job:
         """Send a job, its source and its inputs; returns once it is stored.
 
         Args:
             spec: what to run.
             source: the source that travels; without it, the spec's `source` folder is collected.
             idempotency_key: the same key with the same job answers with the job that was made first.
+            lease_seconds: cancel the job once the call `renew_lease` was not made for so long: it ends with its client.
 
         Raises:
             InvalidSpec: a path that the spec names is not there.
@@ -134,6 +137,7 @@ class Client:
             idempotency_key=idempotency_key or uuid.uuid4().hex,
             source=upload_bundle(self._transport, source) if source is not None else None,
             inputs=upload_inputs(self._transport, spec.inputs),
+            lease_seconds=lease_seconds,
         )
         return Job(self, self.call("submit", request))
 
@@ -286,13 +290,6 @@ class Client:
 
 def _alive_local(workers: list[WorkerStatus]) -> list[WorkerStatus]:
     return [worker for worker in workers if worker.local and worker.state == "alive"]
-
-
-def most_cpu_ranks() -> int:
-    """How many CPU ranks a worker gets for a job that nobody started workers for: a rank is a place, not a core, but there are
-    limits to what a machine should be asked unwatched.
-    """
-    return max(8, os.cpu_count() or 1)
 
 
 def _could_hold(worker: WorkerStatus, spec: AnyJob) -> bool:

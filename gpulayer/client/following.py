@@ -1,4 +1,4 @@
-"""What a job does, as it comes: its output and its record, from two threads that ask for them to the one that shows them."""
+"""What a job does, as it comes: its output, its record and what it displays, from threads that ask for them to the one that shows them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gpulayer.protocol import JobStatus, LogPage
+from gpulayer.protocol import Display, JobStatus, LogPage
 
 if TYPE_CHECKING:
     from gpulayer.client.job import Job
+
+News = JobStatus | LogPage | Display
 
 
 class Following:
@@ -21,23 +23,27 @@ class Following:
     Args:
         job: whose.
         rank: output of this rank only.
+        displays: also what it displays.
     """
 
-    def __init__(self, job: Job, rank: int | None = None) -> None:
-        self._news: queue.SimpleQueue[JobStatus | LogPage | None] = queue.SimpleQueue()
+    def __init__(self, job: Job, rank: int | None = None, *, displays: bool = False) -> None:
+        self._news: queue.SimpleQueue[News | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._running = 2
-        self._error: BaseException | None = None
         self._stop = threading.Event()
-        for source in (job.follow_pages(rank), job.follow_status(self._stop)):
+        sources: list[Iterable[News]] = [job.follow_pages(rank), job.follow_status(self._stop)]
+        if displays:
+            sources.append(job.follow_displays())
+        self._running = len(sources)
+        self._error: BaseException | None = None
+        for source in sources:
             threading.Thread(target=self._push, args=(source,), name=f"gpulayer-follow-{job.id}", daemon=True).start()
 
-    def next(self, timeout: float | None = None) -> JobStatus | LogPage | None:
-        """What comes next, a record or a page of output; None once the job has ended and all has been given.
+    def next(self, timeout: float | None = None) -> News | None:
+        """What comes next, a record, a page of output or a display; None once the job has ended and all has been given.
 
         Raises:
             queue.Empty: nothing within `timeout` seconds.
-            BaseException: what kept one of the two threads from asking on.
+            BaseException: what kept one of the threads from asking on.
         """
         while True:
             # Read before the queue is: who has stopped running has put everything before.
@@ -54,7 +60,7 @@ class Following:
         """Ask no further. A held call of the threads ends by itself within `LONG_POLL_SECONDS`; nobody waits for that."""
         self._stop.set()
 
-    def _push(self, source: Iterable[JobStatus | LogPage]) -> None:
+    def _push(self, source: Iterable[News]) -> None:
         try:
             for item in source:
                 self._news.put(item)
@@ -69,7 +75,9 @@ class Following:
             self._news.put(None)
 
 
-def follow_through_interrupts(job: Job, show: Callable[[Following], None], *, on_interrupt: Callable[[int], None] | None = None) -> int:
+def follow_through_interrupts(
+    job: Job, show: Callable[[Following], None], *, on_interrupt: Callable[[int], None] | None = None, displays: bool = False
+) -> int:
     """Show the job until it has ended, whatever Ctrl-C the person presses meanwhile; returns how many those were.
 
     The first one cancels the job, a second one kills it; both times its end is waited for.
@@ -78,6 +86,7 @@ def follow_through_interrupts(job: Job, show: Callable[[Following], None], *, on
         job: whose news.
         show: takes the news until there are no more; called again after an interrupt.
         on_interrupt: told the number of each interrupt, before it is acted upon.
+        displays: as in `Following`.
     """
     interrupts = ordered = 0
     following: Following | None = None
@@ -90,7 +99,7 @@ def follow_through_interrupts(job: Job, show: Callable[[Following], None], *, on
                     if on_interrupt is not None:
                         on_interrupt(interrupts)
                     job.cancel(force=interrupts > 1)
-                following = following or Following(job)
+                following = following or Following(job, displays=displays)
                 show(following)
                 return interrupts
             except KeyboardInterrupt:

@@ -14,9 +14,23 @@ from gpulayer.client.failures import job_failed
 from gpulayer.client.following import Following
 from gpulayer.client.log_lines import LineAssembler, LogLine
 from gpulayer.client.metrics import MetricTable, table_of
+from gpulayer.client.status_text import one_line
 from gpulayer.client.waterfall import Span, waterfall_of
 from gpulayer.errors import NotFound, Unsupported
-from gpulayer.protocol import CancelJob, GetJob, JobId, JobStatus, LogPage, MetricPage, OutputFile, ReadLogs, ReadMetrics
+from gpulayer.protocol import (
+    CancelJob,
+    Display,
+    DisplayPage,
+    GetJob,
+    JobId,
+    JobStatus,
+    LogPage,
+    MetricPage,
+    OutputFile,
+    ReadDisplays,
+    ReadLogs,
+    ReadMetrics,
+)
 from gpulayer.settings import LONG_POLL_SECONDS
 from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
@@ -40,7 +54,7 @@ class Job:
         self._status = status
 
     def __repr__(self) -> str:
-        return f"<Job {self.id} {self.name!r} {self._status.state}>"
+        return f"<Job {self.id} {self.name!r} {one_line(self._status)}>"
 
     @property
     def id(self) -> JobId:
@@ -171,7 +185,7 @@ class Job:
                 if isinstance(item, JobStatus):
                     if on_status is not None:
                         on_status(item)
-                elif on_page is not None:
+                elif on_page is not None and isinstance(item, LogPage):
                     on_page(item)
         finally:
             following.close()
@@ -205,10 +219,48 @@ class Job:
                 return
             after = page.next
 
+    def displays(self) -> list[Display]:
+        """What its rank 0 has displayed so far, oldest first: values, tables and figures with all their forms."""
+        found: list[Display] = []
+        after = 0
+        while True:
+            page: DisplayPage = self._client.call_patiently("read_displays", ReadDisplays(job_id=self.id, after=after))
+            found.extend(page.displays)
+            if page.complete or page.next == after:
+                return found
+            after = page.next
+
+    def follow_displays(self) -> Iterator[Display]:
+        """What its rank 0 displays, as it comes, until the job has ended and all is read.
+
+        Raises:
+            Unsupported: the control plane knows no displays.
+        """
+        after = 0
+        complete = False
+        while not complete:
+            page: DisplayPage = self._client.call_patiently(
+                "read_displays", ReadDisplays(job_id=self.id, after=after, wait=LONG_POLL_SECONDS)
+            )
+            yield from page.displays
+            after, complete = page.next, page.complete
+
     def waterfall(self) -> tuple[Span, ...]:
         """Where its time went, so far where it has not ended: its own steps and those of each rank (`client.waterfall`)."""
         status = self._status if self._status.state.is_terminal else self.refresh().status
         return waterfall_of(status, time.time())
+
+    def widget(self) -> Any:
+        """A live view of the job as an ordinary widget, to be shown or laid out with others (ipywidgets).
+
+        Raises:
+            Unsupported: anywidget is not installed here.
+        """
+        try:
+            from gpulayer_jupyter.widgets.job_widget import JobWidget
+        except ImportError as error:
+            raise Unsupported("A job's widget needs anywidget here.", found=str(error), fix="pip install 'gpulayer[jupyter]'") from error
+        return JobWidget(self)
 
     # ---- what it left
 

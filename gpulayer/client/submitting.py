@@ -26,14 +26,14 @@ class Submitted:
         return [f"started {local_workers(len(self.started_workers), self.job.status.spec.devices)}"]
 
 
-def submit_with_workers(client: Client, spec: AnyJob, *, source: Bundle | None = None) -> Submitted:
+def submit_with_workers(client: Client, spec: AnyJob, *, source: Bundle | None = None, lease_seconds: float | None = None) -> Submitted:
     """Start the local workers that the job would wait for in vain (see `Client.start_workers_for`), then submit it.
 
     Raises:
         GPUlayerError: as `Client.submit`.
     """
     started = client.start_workers_for(spec)
-    return Submitted(client.submit(spec, source=source), tuple(started))
+    return Submitted(client.submit(spec, source=source, lease_seconds=lease_seconds), tuple(started))
 
 
 def local_workers(count: int, devices: int) -> str:

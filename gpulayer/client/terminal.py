@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
+from gpulayer.client.display_text import display_text
 from gpulayer.client.following import Following, follow_through_interrupts
 from gpulayer.client.job import Job
 from gpulayer.client.log_lines import LineAssembler, LogLine
 from gpulayer.errors import InvalidSpec
-from gpulayer.protocol import JobStatus
+from gpulayer.protocol import Display, JobStatus, LogPage
 from gpulayer.spec import node_count
 from gpulayer.states import JobState
 
@@ -31,12 +32,12 @@ def follow_in_terminal(job: Job) -> None:
     status = job.status
     shape = f"{node_count(status.spec)} × {status.spec.devices}"
     say(f"job {job.id} {job.name!r}, {shape}, {job.client.description}")
-    view = _View()
+    view = _View(job)
 
     def say_order(interrupts: int) -> None:
         say(f"cancelling {job.id} (again: kill it)" if interrupts == 1 else f"killing {job.id}")
 
-    interrupts = follow_through_interrupts(job, view.show_all, on_interrupt=say_order)
+    interrupts = follow_through_interrupts(job, view.show_all, on_interrupt=say_order, displays=True)
     refused = _fetch_outputs(job)
     if refused is not None and (interrupts or job.state is not JobState.SUCCEEDED):
         say(refused.two_lines())  # the job's own end is what is raised
@@ -93,7 +94,8 @@ def say(text: str) -> None:
 
 
 class _View:
-    def __init__(self) -> None:
+    def __init__(self, job: Job) -> None:
+        self._job = job
         self._lines = LineAssembler()
         self._said = ""
 
@@ -101,14 +103,22 @@ class _View:
         while (news := following.next()) is not None:
             if isinstance(news, JobStatus):
                 self._show_status(news)
-            else:
+            elif isinstance(news, LogPage):
                 self._show_lines(self._lines.feed(news.chunks))
+            else:
+                self._show_display(news)
         self._show_lines(self._lines.finish())
 
     @staticmethod
     def _show_lines(lines: Iterable[LogLine]) -> None:
         for line in lines:
             print_line(line)
+
+    def _show_display(self, display: Display) -> None:
+        """Its text as lines of its rank, on stdout as if the rank had printed it."""
+        for line in display_text(display, self._job.client).splitlines():
+            sys.stdout.write(f"{mark_of(display.rank, 'stdout')} {line}\n")
+        sys.stdout.flush()
 
     def _show_status(self, status: JobStatus) -> None:
         text = status.waiting_for if status.state is JobState.QUEUED else None

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 
 from gpulayer._version import __version__
-from gpulayer.control import endings, registration, statuses, submitting, tokens
+from gpulayer.bundle.reading import read_source
+from gpulayer.control import endings, local_start, registration, statuses, submitting, tokens
 from gpulayer.control.local_workers import LOCAL_START_SECONDS
 from gpulayer.control.open_home import OpenHome
 from gpulayer.control.placing import place_queue
-from gpulayer.control.store import changes, jobs, logs, metrics, workers
+from gpulayer.control.store import changes, client_leases, displays, jobs, logs, metrics, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.rows import JobRow
 from gpulayer.control.tokens import Caller
@@ -21,13 +22,17 @@ from gpulayer.errors import Conflict, UnknownArtifact, Unsupported
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
     CreateJoinToken,
+    Digest,
+    DisplayPage,
     Done,
     EventPage,
     Health,
     JobId,
     JobList,
+    JobSource,
     JobStatus,
     JoinToken,
+    LeaseRenewed,
     LogPage,
     MetricPage,
     StartLocalWorkers,
@@ -41,6 +46,7 @@ LIST_LIMIT = 500
 EVENT_LIMIT = 5000
 LOG_PAGE_LIMIT_BYTES = 1024 * 1024
 """One page is held whole in memory and encoded in one go on the loop, whatever its reader asks for."""
+LARGEST_CURSOR = 2**63 - 1  # the database's
 WRITERS_PAGE_LIMIT_BYTES = 256 * 1024
 """As much is given to those who wait by the writer, which has the pages of the database at hand; what is behind it is read by others."""
 
@@ -119,11 +125,38 @@ class ClientCalls(OpenHome):
 
         return await self._database.write(change)
 
+    async def renew_lease(self, *, job_id: JobId) -> LeaseRenewed:
+        """The client that the job is bound to is alive."""
+
+        def change(c: StoreConnection) -> LeaseRenewed:
+            has_ended = JobState(jobs.job_row(c, job_id).state).is_terminal
+            return LeaseRenewed(ended=has_ended or not client_leases.renew_lease(c, job_id))
+
+        return await self._database.write(change)
+
     async def read_logs(
-        self, *, job_id: JobId, rank: int | None = None, after: int = 0, limit_bytes: int = 1024 * 1024, wait: float = 0.0
+        self,
+        *,
+        job_id: JobId,
+        rank: int | None = None,
+        after: int = 0,
+        limit_bytes: int = 1024 * 1024,
+        wait: float = 0.0,
+        tail_bytes: int | None = None,
+        before: int | None = None,
     ) -> LogPage:
-        """Output behind a cursor, held while there is none and more may come; at most `LOG_PAGE_LIMIT_BYTES` of it."""
+        """Output behind a cursor, held while there is none and more may come; at most `LOG_PAGE_LIMIT_BYTES` of it.
+
+        With `before` what ends there, never held; with `tail_bytes` and no cursor, the end of what there is.
+        """
         limit_bytes = min(limit_bytes, LOG_PAGE_LIMIT_BYTES)
+        if before is not None:
+            end = min(before, LARGEST_CURSOR)
+            return await self._database.read(lambda c: logs.read_earlier(c, job_id, rank=rank, before=end, limit_bytes=limit_bytes))
+        after = min(max(after, 0), LARGEST_CURSOR)
+        if tail_bytes is not None and after == 0:
+            wanted = tail_bytes
+            after = await self._database.read(lambda c: logs.start_of_tail(c, job_id, rank=rank, tail_bytes=wanted))
 
         def ask(c: StoreConnection) -> LogPage | None:
             page = logs.read_page(c, job_id, rank=rank, after=after, limit_bytes=min(limit_bytes, WRITERS_PAGE_LIMIT_BYTES))
@@ -150,6 +183,33 @@ class ClientCalls(OpenHome):
 
         # The job's own topic as well: the wait ends when the job does.
         return await self.waiters.hold([metrics.metrics_topic(job_id), jobs.job_topic(job_id)], wait=wait, check=check)
+
+    async def read_displays(self, *, job_id: JobId, after: int = 0, wait: float = 0.0) -> DisplayPage:
+        """Rich output behind a cursor, held while there is none and more may come."""
+
+        async def check() -> tuple[DisplayPage, bool]:
+            page = await self._database.read(lambda c: displays.read_page(c, job_id, after=after))
+            return page, bool(page.displays) or page.complete
+
+        # The job's own topic as well: the wait ends when the job does.
+        return await self.waiters.hold([displays.displays_topic(job_id), jobs.job_topic(job_id)], wait=wait, check=check)
+
+    async def read_source(self, *, job_id: JobId) -> JobSource:
+        """The files of a job's bundle, as text where they are some.
+
+        Raises:
+            UnknownArtifact: its bundle is not here any more.
+        """
+        row = await self._database.read(lambda c: jobs.job_row(c, job_id))
+        if row.source is None:
+            return JobSource(files=())
+        return await asyncio.to_thread(self._read_source, row.source, getattr(jobs.spec_of(row), "script", None))
+
+    def _read_source(self, source: Digest, script: str | None) -> JobSource:
+        path = self._artifacts.path(source)
+        if path is None:
+            raise UnknownArtifact("The job's source is not here.", asked=f"artifact {source}")
+        return read_source(path, script=script)
 
     async def read_events(self, *, after: int = 0, wait: float = 0.0, limit: int = 1000) -> EventPage:
         """Changes behind a cursor, held while there are none; a cursor from before the oldest that is kept gets what is there."""
@@ -187,6 +247,9 @@ class ClientCalls(OpenHome):
                 asked=f"{request.count} local workers",
                 fix="Start them with `gpulayer worker start`.",
             )
+        interpreters = await asyncio.to_thread(self._local_workers.interpreters, self.home)
+        asked = request
+        request = await self._database.read(lambda c: local_start.complete_request(c, asked, interpreters))
         join_tokens = [(await self.issue_join_token(caller.user)).token for _ in range(request.count)]
 
         def question(c: StoreConnection) -> WorkerList:

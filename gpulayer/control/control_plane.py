@@ -15,12 +15,16 @@ from typing import Any, Literal
 
 from gpulayer import settings
 from gpulayer.calls import Call, Role
-from gpulayer.control import registration
+from gpulayer.control import endings, registration
 from gpulayer.control.client_calls import ClientCalls
 from gpulayer.control.clock import Clock, SystemClock
 from gpulayer.control.leases import LEASE_CHECK_SECONDS, Lease
 from gpulayer.control.local_workers import LocalWorkers
+from gpulayer.control.placing import place_queue
+from gpulayer.control.store import client_leases, jobs
+from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.schema import prepare_home
+from gpulayer.control.stream_calls import StreamCalls
 from gpulayer.control.tokens import Caller
 from gpulayer.control.worker_calls import WorkerCalls
 from gpulayer.errors import Interrupted, NotAuthorized
@@ -35,7 +39,7 @@ _FOR_CALLER = frozenset({"submit", "create_join_token", "start_local_workers", "
 """Calls whose answer depends on who makes them: their methods take request and caller, all others the request's fields."""
 
 
-class ControlPlane(ClientCalls, WorkerCalls):
+class ControlPlane(ClientCalls, StreamCalls, WorkerCalls):
     """One open home. Made by `open`; every method runs in the loop that opened it."""
 
     _monitor: asyncio.Task[None] | None = None
@@ -49,6 +53,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
         judge_silent_only: bool = False,
         local_workers: LocalWorkers | None = None,
         synchronous: Literal["normal", "full"] | None = None,
+        serves_browsers: bool = False,
     ) -> ControlPlane:
         """Open a home, making it (0700) and its database if needed, and begin to watch leases and others' changes.
 
@@ -58,6 +63,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
             judge_silent_only: call only those workers lost that were silent for the orphan limit.
             local_workers: how this host starts workers; None where it does not.
             synchronous: whether commits wait for the disk (ADR-0031); None: as GPULAYER_SYNCHRONOUS says.
+            serves_browsers: whether views may come and draw jobs, so that it is worth waiting for one.
         """
         database_path = await asyncio.to_thread(prepare_home, home)
         plane = cls(
@@ -67,6 +73,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
             judge_silent_only=judge_silent_only,
             local_workers=local_workers,
             synchronous=synchronous or settings.synchronous(),
+            serves_browsers=serves_browsers,
         )
         try:
             await plane._database.ready()
@@ -115,6 +122,29 @@ class ControlPlane(ClientCalls, WorkerCalls):
             now = self._clock.now()
             await self._database.write(lambda c, lease=lease, now=now: registration.lose_worker(c, now, lease))  # type: ignore[misc]
 
+    async def check_client_leases(self) -> None:
+        """Compare the leases of jobs that end with their client with the store once, and cancel those that have run out."""
+        read = await self._database.read(client_leases.read_leases)
+        if not read:
+            return
+        over = self._client_leases.over(lease for lease in read if not lease.has_ended)
+        ended = [lease.job_id for lease in read if lease.has_ended]
+        if not over and not ended:
+            return
+        now = self._clock.now()
+
+        def change(c: StoreConnection) -> None:
+            for job_id in (*over, *ended):
+                client_leases.delete_lease(c, job_id)
+            for job_id in over:
+                endings.cancel_job(c, now, jobs.job_row(c, job_id), force=False)
+            if over:
+                place_queue(c, now)
+
+        for job_id in over:
+            _log.info("Job %s is cancelled: the client that it is bound to was not heard for its lease.", job_id)
+        await self._database.write(change)
+
     async def _look_at_leases(self) -> list[Lease]:
         # By the writer, which remembers who spoke: reading 10 000 workers takes a reader's thread 90 ms of everybody's time.
         is_whole = not self._leases.is_current
@@ -134,6 +164,7 @@ class ControlPlane(ClientCalls, WorkerCalls):
                 await watch.changed(LEASE_CHECK_SECONDS)
                 try:
                     await self.check_leases()
+                    await self.check_client_leases()
                 except Interrupted:
                     raise  # the database is closed, or its writer has ended and said why: nothing can be judged any more
                 except Exception:  # noqa: BLE001  # top of the loop

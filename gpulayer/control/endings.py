@@ -119,7 +119,7 @@ def settle_job(connection: StoreConnection, now: float, job_id: JobId, ended: At
         _end_job(connection, now, job, JobState.CANCELLED)
     elif attempts.count_confirmed(connection, job_id) <= jobs.spec_of(job).retries:
         # An attempt that no worker ever took up costs no retry: nothing of the user's has run.
-        again = {"attempt": job.attempt + 1, "failure": None, "started_at": None}
+        again = {"attempt": job.attempt + 1, "failure": None, "started_at": None, "progress": None}
         jobs.move_job(connection, job, JobState.QUEUED, **again)
     else:
         _end_job(connection, now, job, JobState.FAILED)

@@ -13,4 +13,10 @@ LOCAL_START_SECONDS = 60.0
 
 class LocalWorkers(Protocol):
     async def start(self, request: StartLocalWorkers, *, home: Path, join_tokens: list[str]) -> None:
-        """Start `request.count` workers, one join token each; returns once they are started, not once they have registered."""
+        """Start `request.count` workers with `request.python`, one join token each.
+
+        Returns once they are started, not once they have registered.
+        """
+
+    def interpreters(self, home: Path) -> list[str]:
+        """The interpreters that workers of this home were started with and that are still there, the last one first; may block."""

@@ -10,15 +10,21 @@ from typing import Literal
 
 from gpulayer.calls import Role
 from gpulayer.control import tokens
+from gpulayer.control.client_leases import ClientLeaseBook
 from gpulayer.control.clock import Clock
+from gpulayer.control.following import ANY_JOB_TOPIC
 from gpulayer.control.leases import LeaseBook
 from gpulayer.control.local_workers import LocalWorkers
 from gpulayer.control.quiet_jobs import QuietJobs
 from gpulayer.control.store.artifacts import ArtifactFiles
 from gpulayer.control.store.database import Database
+from gpulayer.control.store.jobs import job_topic
 from gpulayer.control.tokens import Caller
+from gpulayer.control.views import Views
 from gpulayer.control.waiters import Answers, Waiters
-from gpulayer.protocol import Digest, JoinToken, WorkerId
+from gpulayer.protocol import Digest, JobId, JoinToken, WorkerId
+
+_JOB_PREFIX = job_topic(JobId(""))
 
 
 class OpenHome:
@@ -33,14 +39,18 @@ class OpenHome:
         judge_silent_only: bool,
         local_workers: LocalWorkers | None,
         synchronous: Literal["normal", "full"],
+        serves_browsers: bool = False,
     ) -> None:
         self.home = home
         self.waiters = Waiters()
+        self.views = Views(self.waiters.signal)
+        self._serves_browsers = serves_browsers
         self._clock = clock
         self._database = Database(database_path, wake=self._wake, ask=self.waiters.ask, synchronous=synchronous)
         self._artifacts = ArtifactFiles(home / "artifacts")
         self._artifact_threads = ThreadPoolExecutor(2, thread_name_prefix="gpulayer-artifacts")
         self._leases = LeaseBook(clock, judge_silent_only=judge_silent_only)
+        self._client_leases = ClientLeaseBook(clock)
         self._leases_lock = asyncio.Lock()  # of a look, which is taken in several turns of the loop
         self._tokens = tokens.TokenCache()
         self._quiet_jobs = QuietJobs()
@@ -56,6 +66,8 @@ class OpenHome:
             self._tokens.forget()
         self._quiet_jobs.hear(topics)
         self.waiters.signal(*topics, answers=answers)
+        if self.waiters.is_watched(ANY_JOB_TOPIC) and any(topic.startswith(_JOB_PREFIX) for topic in topics):
+            self.waiters.signal(ANY_JOB_TOPIC)
 
     # ---- identity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from gpulayer.control.presence import presence_of, worker_view
-from gpulayer.control.scheduler.feasible import why_waiting
+from gpulayer.control.scheduler.feasible import Reason, why_waiting
 from gpulayer.control.scheduler.place import place_queues
 from gpulayer.control.scheduler.view import AUTO, JobView, Placement, View
 from gpulayer.control.store import attempts, jobs, workers
@@ -58,8 +58,8 @@ def commit_placement(connection: StoreConnection, now: float, placement: Placeme
     return made
 
 
-def waiting_reasons(connection: StoreConnection, now: float) -> Callable[[JobRow], str]:
-    """A function that says in words why a queued job is not placed."""
+def waiting_reasons(connection: StoreConnection, now: float) -> Callable[[JobRow], Reason]:
+    """A function that says why a queued job is not placed."""
     if connection.memory is not None:
         presence = presence_of(connection, now)
         return lambda row: presence.why_waiting(_job_view(row))

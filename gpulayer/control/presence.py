@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from gpulayer.addresses import is_loopback
-from gpulayer.control.scheduler.feasible import why_waiting
+from gpulayer.control.scheduler.feasible import Reason, why_waiting
 from gpulayer.control.scheduler.fleet import Fleet
 from gpulayer.control.scheduler.view import DeviceView, JobView, View, WorkerView
 from gpulayer.control.store import attempts, workers
@@ -43,7 +43,7 @@ class Presence:
         self._next_silent: list[tuple[float, WorkerId]] = []  # a heap: by a word that each said, not always its last
         self._queued: dict[WorkerId, float] = {}  # the entry of each there; others of the same worker are void
         self._noted: dict[tuple[str, bool, int], int] | None = None
-        self._reasons: dict[tuple[object, ...], str] = {}  # by demand; of the fleet as it is
+        self._reasons: dict[tuple[object, ...], Reason] = {}  # by demand; of the fleet as it is
         memory.changed.update(memory.workers)
 
     def follow(self, now: float) -> None:
@@ -61,7 +61,7 @@ class Presence:
             self._take_in(worker_id, now)
         self._memory.changed.clear()
 
-    def why_waiting(self, job: JobView) -> str:
+    def why_waiting(self, job: JobView) -> Reason:
         """As `feasible.why_waiting` over the whole fleet; equal jobs that wait for the same are told the same."""
         demand = (job.nodes, job.devices, job.accelerator, job.requires)
         reason = self._reasons.get(demand)

@@ -8,16 +8,17 @@ from pathlib import PurePath
 
 import msgspec
 
+from gpulayer.control.client_leases import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
 from gpulayer.control.placing import commit_placement, job_view
 from gpulayer.control.presence import presence_of
 from gpulayer.control.scheduler.feasible import kinds_for
 from gpulayer.control.scheduler.fleet import Fleet
 from gpulayer.control.scheduler.view import AUTO, JobView
 from gpulayer.control.statuses import job_statuses
-from gpulayer.control.store import jobs, workers
+from gpulayer.control.store import client_leases, jobs, workers
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.store.workers import LargestGroup
-from gpulayer.errors import Conflict, Unplaceable
+from gpulayer.errors import Conflict, InvalidSpec, Unplaceable
 from gpulayer.protocol import Digest, JobStatus, SubmitJob
 from gpulayer.spec import AnyJob, CommandJob
 
@@ -32,9 +33,11 @@ def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, o
     Raises:
         Conflict: another request came under this key.
         Unplaceable: nothing that this home has ever seen could hold it.
+        InvalidSpec: a client lease that is too short or too long.
     """
     spec, inputs = _encoder.encode(request.spec), _encoder.encode(request.inputs)
     request_digest = _digest(spec, request.source, inputs)
+    _check_lease(request)
     earlier = jobs.job_by_key(connection, owner, request.idempotency_key)
     if earlier is not None:
         if earlier.request_digest != request_digest:
@@ -64,8 +67,20 @@ def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, o
         accelerator=kind if placement is None else placement.accelerator,
         requires=_encoder.encode(sorted(demand.requires)),
     )
+    if request.lease_seconds is not None:
+        client_leases.insert_lease(connection, job.id, request.lease_seconds)
     tasks = [] if placement is None else commit_placement(connection, now, replace(placement, job_id=job.id), attempt=job.attempt)
     return job_statuses(connection, now, [job], {job.id: tasks})[0]
+
+
+def _check_lease(request: SubmitJob) -> None:
+    seconds = request.lease_seconds
+    if seconds is not None and not SHORTEST_LEASE_SECONDS <= seconds <= LONGEST_LEASE_SECONDS:
+        raise InvalidSpec(
+            "A client's lease is some seconds to an hour long.",
+            asked=f"lease_seconds={seconds:g}",
+            fix=f"Ask for {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g} seconds.",
+        )
 
 
 def _fix_accelerator(connection: StoreConnection, fleet: Fleet, job: JobView) -> str | None:

@@ -6,24 +6,31 @@ Each is one transaction or one held question, fenced by worker, boot and attempt
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Literal
+
+import msgspec
 
 from gpulayer.control import assignments, endings, registration
 from gpulayer.control.open_home import OpenHome
 from gpulayer.control.store import attempts, changes, jobs, logs, metrics
+from gpulayer.control.store import displays as store_displays
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.tokens import Caller
 from gpulayer.control.waiters import Question
+from gpulayer.errors import UnknownArtifact
 from gpulayer.protocol import (
     AcquireNext,
     AttemptRef,
+    Display,
     Done,
     Failure,
     HeartbeatReply,
     LogChunk,
     MetricBatch,
     OutputFile,
+    Progress,
     RankOutcome,
     Registered,
     RegisterWorker,
@@ -152,6 +159,35 @@ class WorkerCalls(OpenHome):
         def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
             metrics.append(c, row, batch)
+
+        await self._database.write(change)
+        return Done()
+
+    async def append_displays(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, displays: Sequence[Display]) -> Done:
+        """Store rich output of a live attempt; what is sent again is stored once.
+
+        Raises:
+            UnknownArtifact: what it refers to was not uploaded.
+        """
+        needed = [payload.artifact for display in displays for payload in display.data.values() if payload.artifact is not None]
+        missing = await asyncio.to_thread(self._artifacts.first_missing, needed) if needed else None
+        if missing is not None:
+            raise UnknownArtifact("What is displayed is not here.", asked=f"artifact {missing}", fix="Upload it first.")
+
+        def change(c: StoreConnection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            store_displays.append(c, row, displays)
+
+        await self._database.write(change)
+        return Done()
+
+    async def report_progress(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, progress: Progress) -> Done:
+        """How far the job of a live attempt is."""
+        encoded = msgspec.json.encode(progress)
+
+        def change(c: StoreConnection) -> None:
+            row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
+            jobs.change_job(c, row.job_id, progress=encoded)
 
         await self._database.write(change)
         return Done()

@@ -20,13 +20,19 @@ class LogChunk(Message, frozen=True, kw_only=True):
 
 
 class ReadLogs(Message, frozen=True, kw_only=True):
-    """Chunks with a sequence over `after`, oldest first; held up to `wait` seconds while there are none and more may come."""
+    """Chunks with a sequence over `after`, oldest first; held up to `wait` seconds while there are none and more may come.
+
+    With `tail_bytes` and `after` 0, about the last that many bytes of what is there, in whole chunks. With `before`, the chunks that
+    end before that sequence, as many as `limit_bytes` allows: never held, empty at the beginning.
+    """
 
     job_id: JobId
     rank: int | None = None
     after: int = 0
     limit_bytes: int = 1024 * 1024
     wait: float = 0.0
+    tail_bytes: int | None = None
+    before: int | None = None
 
 
 class LogPage(Message, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gpulayer.protocol.message import Digest, FailureReason, JobId, Message, WorkerId
 from gpulayer.spec import AnyJob
-from gpulayer.states import AttemptState, JobState
+from gpulayer.states import AttemptState, JobState, WaitingReason
 
 MARKS = ("fetched", "launched", "entered", "imported", "met", "first_step", "last_step", "returned", "ended")
 """The steps of a rank, in their order: source and inputs are there; its process was told what to run; its entry runs; torch is
@@ -99,6 +99,26 @@ class TaskStatus(Message, frozen=True, kw_only=True):
     outputs: tuple[OutputFile, ...] = ()
 
 
+class Progress(Message, frozen=True, kw_only=True):
+    """How far a job is, as its rank 0 says."""
+
+    done: float
+    total: float | None = None
+    text: str | None = None
+    time: float  # UTC seconds by the worker's clock, of when the rank said it
+
+
+class Waiting(Message, frozen=True, kw_only=True):
+    """Why a job is queued, for programs; `JobStatus.waiting_for` has it in words."""
+
+    reason: WaitingReason
+    local_workers: int = 0
+    """How many more workers on the control plane's own machine would let it run (`StartLocalWorkers`, with this job's id); 0 where
+    they would not, or where somebody else's worker is alive, so that there is an operator who adds workers."""
+    cpu_devices: int | None = None
+    """How many CPU devices each of those is to offer."""
+
+
 class JobStatus(Message, frozen=True, kw_only=True):
     """Everything about a job but its logs."""
 
@@ -114,8 +134,10 @@ class JobStatus(Message, frozen=True, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
     waiting_for: str | None = None  # a queued job's reason, in words
+    waiting: Waiting | None = None  # the same for programs
     cancel_requested: bool = False
     failure: Failure | None = None
+    progress: Progress | None = None
     tasks: tuple[TaskStatus, ...] = ()
 
 

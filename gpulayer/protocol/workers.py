@@ -32,12 +32,18 @@ class WorkerList(Message, frozen=True, kw_only=True):
 
 
 class StartLocalWorkers(Message, frozen=True, kw_only=True):
-    """Start workers on the control plane's own machine, with the caller's interpreter; answers once they have registered."""
+    """Start workers on the control plane's own machine; answers once they have registered.
+
+    With `job_id`, such as would let that job run: what is not said here is chosen for it.
+    """
 
     count: int
-    python: str
+    python: str = ""
+    """Their interpreter, and that of their jobs. Empty, as from a browser: the one that local workers of this home last had, of
+    several the one that provides what the job requires; where there was none, the control plane's own."""
     cpu_devices: int | None = None
     simulate_devices: str | None = None
+    job_id: JobId | None = None
 
 
 class DrainWorker(Message, frozen=True, kw_only=True):

@@ -24,6 +24,8 @@ DEVICES = "GPULAYER_DEVICES"
 ACCELERATOR = "GPULAYER_ACCELERATOR"
 OUTPUT_DIR = "GPULAYER_OUTPUT_DIR"
 INPUTS_DIR = "GPULAYER_INPUTS_DIR"
+DISPLAYS_DIR = "GPULAYER_DISPLAYS_DIR"
+"""Where rank 0 puts what it displays; made by whoever displays first."""
 ADDRESS = "GPULAYER_ADDRESS"
 """Where other nodes reach this one; node 0 listens there for its ranks."""
 CHANNEL = "GPULAYER_CHANNEL"
@@ -79,6 +81,11 @@ _SCRUBBED_NAMES = frozenset(
         "CLICOLOR_FORCE",
         "PAGER",
         "GIT_PAGER",
+        "TTY_COMPATIBLE",
+        "TTY_INTERACTIVE",
+        "TERM",
+        "COLUMNS",
+        "LINES",
         "CUDA_VISIBLE_DEVICES",
         "NVIDIA_VISIBLE_DEVICES",
         "HIP_VISIBLE_DEVICES",
@@ -86,6 +93,10 @@ _SCRUBBED_NAMES = frozenset(
         "GPU_DEVICE_ORDINAL",
     }
 )
+
+
+# No COLUMNS: ps and dpkg cut their lines at it also where they write into a pipe.
+_TERMINAL = {"TTY_COMPATIBLE": "1", "TERM": "xterm-256color"}
 
 
 def task_environment(
@@ -121,6 +132,8 @@ def task_environment(
     """
     env = dict(_without_scrubbed(tuple(base.items())))
     env.setdefault("PYTHONUNBUFFERED", "1")
+    # A job's output is drawn as a terminal draws it: rich asks for that by the first name, many others by the second.
+    env.update(_TERMINAL)
     if ranks_per_node > 1:
         env.setdefault("OMP_NUM_THREADS", "1")
     meets_at = address if nodes > 1 else LOOPBACK
@@ -140,6 +153,7 @@ def task_environment(
             ACCELERATOR: accelerator,
             OUTPUT_DIR: f"{workspace}/output",
             INPUTS_DIR: f"{workspace}/inputs",
+            DISPLAYS_DIR: f"{workspace}/displays",
             ADDRESS: meets_at,
         }
     )

@@ -18,7 +18,7 @@ import types
 from pathlib import Path
 from typing import NoReturn
 
-from gpulayer.runtime import interpreter_end, rank_channel, rank_records
+from gpulayer.runtime import interpreter_end, rank_channel, rank_hooks, rank_records
 from gpulayer.runtime.process_tree import end_with_parent
 from gpulayer.runtime.rank_channel import RankChannel
 from gpulayer.runtime.rank_error import report_error
@@ -71,6 +71,7 @@ def _open_channel(launcher: str | None) -> RankChannel:
         os.close(file)
     rank_channel.current = channel
     os.environ[rank_records.RANK] = str(rank)
+    rank_hooks.install()
     return channel
 
 
@@ -103,12 +104,21 @@ def _run_to_end(code: types.CodeType, channel: RankChannel) -> int:
         exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - the user's script, as Python runs it
     except SystemExit as exit_request:
         exit_code = interpreter_end.exit_code(exit_request)
+    except Exception:
+        _show_figures(channel)  # a notebook's cell shows what it drew before its error
+        raise
+    _show_figures(channel)
     if exit_code == 0 and channel.is_ours:  # a forked process waits in its own exit, as Python does
         interpreter_end.join_threads()
         if interpreter_end.has_processes():
             # Some of them end only by an exit handler (a Manager), the others are waited for by one.
             interpreter_end.run_exit_handlers()
     return exit_code
+
+
+def _show_figures(channel: RankChannel) -> None:
+    if channel.is_ours:
+        rank_hooks.show_open_figures()
 
 
 def _become_main(script: str, argv: list[str]) -> types.CodeType:

@@ -41,6 +41,7 @@ class RankRecords:
         self._rank = rank
         self._pid = os.getpid()
         self._waiting: deque[tuple[str, float, dict[str, Any]]] = deque(maxlen=_MOST_WAITING)
+        self._latest: dict[str, tuple[float, dict[str, Any]]] = {}
         self._lost = 0
         self._is_running = False
         self._has_some = threading.Event()
@@ -54,6 +55,12 @@ class RankRecords:
         if len(self._waiting) == _MOST_WAITING:
             self._lost += 1
         self._waiting.append((kind, time.monotonic(), data))
+        if not self._has_some.is_set():
+            self._wake()
+
+    def put_latest(self, kind: str, data: dict[str, Any]) -> None:
+        """Have this sent soon in the place of what waits of this kind: only the last word counts."""
+        self._latest[kind] = (time.monotonic(), data)
         if not self._has_some.is_set():
             self._wake()
 
@@ -110,6 +117,10 @@ class RankRecords:
         with contextlib.suppress(IndexError):
             while len(taken) < _MOST_SENT:
                 taken.append(self._waiting.popleft())
+        with contextlib.suppress(KeyError):
+            while True:
+                kind, (at, data) = self._latest.popitem()
+                taken.append((kind, at, data))
         return taken
 
 

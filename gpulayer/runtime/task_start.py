@@ -19,6 +19,7 @@ from gpulayer.runtime import direct
 from gpulayer.runtime.output import OutputReader
 from gpulayer.runtime.process import Keeper, TaskOpener
 from gpulayer.runtime.rank_environment import CHANNEL, LISTENER
+from gpulayer.runtime.rank_records import RANK
 from gpulayer.runtime.task_plan import TaskPlan
 from gpulayer.runtime.task_processes import ProcessExit, StartFailed, TaskProcesses
 from gpulayer.runtime.torchrun import launcher_command
@@ -93,7 +94,8 @@ class TaskStart:
         self._processes = processes
         self.launched_at = time.monotonic()
         if self._spec is None:
-            self.rank_pids[0] = self._launch(self._command_start(self._opener), 0, reader, {})
+            # What a command runs speaks for its one rank, also where it does not begin with `rank_main`.
+            self.rank_pids[0] = self._launch(self._command_start(self._opener), 0, reader, {RANK: "0"})
         elif self._plan.launcher in (None, "torchrun"):
             start = Start(argv=launcher_command(self._spec, self._plan.python), is_python=True)
             self.launcher_pid = self._launch(start, None, reader, {})

@@ -7,10 +7,25 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
-from gpulayer.protocol import AppendLogs, AppendMetrics, Failure, LogChunk, Message, MetricBatch, ReportFailure, StartTask
+from gpulayer.protocol import (
+    AppendDisplays,
+    AppendLogs,
+    AppendMetrics,
+    Digest,
+    Display,
+    Failure,
+    LogChunk,
+    Message,
+    MetricBatch,
+    Progress,
+    ReportFailure,
+    ReportProgress,
+    StartTask,
+)
 from gpulayer.worker.server_link import ServerLink
 
 REPORT_SECONDS = 1.0
@@ -52,6 +67,16 @@ class AttemptCalls:
 
     def append_metrics(self, batch: MetricBatch) -> None:
         self.call("append_metrics", AppendMetrics(batch=batch, **self.fields))
+
+    def append_displays(self, displays: tuple[Display, ...]) -> None:
+        self.call("append_displays", AppendDisplays(displays=displays, **self.fields))
+
+    def put_artifact(self, file: Path, sha256: Digest) -> None:
+        """Store a file's bytes under their digest."""
+        self._link.patiently(lambda: self._link.put_artifact(file, sha256), self.give_up)
+
+    def report_progress(self, progress: Progress) -> None:
+        self.call("report_progress", ReportProgress(progress=progress, **self.fields))
 
     def report_failure(self, failure: Failure) -> None:
         """A rank has failed: tried once, and not for long."""

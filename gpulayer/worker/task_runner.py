@@ -37,8 +37,8 @@ from gpulayer.worker.attempt_calls import AttemptCalls
 from gpulayer.worker.launching import prepare_ranks
 from gpulayer.worker.log_sender import REST_BYTES, LogSender
 from gpulayer.worker.meeting import Meeting
-from gpulayer.worker.metric_sender import MetricSender
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
+from gpulayer.worker.record_senders import RecordSenders
 from gpulayer.worker.task_place import TaskPlace
 from gpulayer.worker.workspace import Workspace
 
@@ -95,12 +95,8 @@ class TaskRunner:
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
         self._calls = AttemptCalls(place.link, self._message_fields(), self._give_up)
         self._meeting = Meeting(self._calls)
-        self._metrics = MetricSender(
-            self._calls.append_metrics,
-            node=assignment.node,
-            attempt=assignment.attempt,
-            on_lost=lambda error: self.lose(str(error)),
-            tell=self._tell_in_log,
+        self._records = RecordSenders(
+            self._calls, assignment, workspace.displays, on_lost=lambda error: self.lose(str(error)), tell=self._tell_in_log
         )
 
     def start(self) -> None:
@@ -142,7 +138,7 @@ class TaskRunner:
         self._sender.add(rank, stream, data)
 
     def on_records(self, rank: int, records: Records, lost: int) -> None:
-        self._metrics.add(rank, records, lost)
+        self._records.add(rank, records, lost)
 
     def on_started(self, at: float) -> None:
         self._started_at = at
@@ -244,9 +240,9 @@ class TaskRunner:
         # Given back before the control plane hears of the end: its next assignment may come at that moment.
         self._place.slots.release(self.ref)
         silent = self._silent
-        # Metrics first: what is missing of them is said in the output.
+        # What ranks told first: what is missing of it is said in the output.
         leave_until = time.monotonic() + LEAVE_FLUSH_SECONDS
-        self._metrics.close(LEAVE_FLUSH_SECONDS if silent else None)
+        self._records.close(LEAVE_FLUSH_SECONDS if silent else None)
         if self._sender is None:
             sent = True
         elif silent:
@@ -333,7 +329,7 @@ class TaskRunner:
         self.on_output(None, "stderr", f"{text}\n".encode())
 
     def _abandon_senders(self) -> None:
-        self._metrics.abandon()
+        self._records.abandon()
         if self._sender is not None:
             self._sender.abandon()
 

@@ -45,6 +45,11 @@ class Workspace:
     def output(self) -> Path:
         return self.path / "output"
 
+    @property
+    def displays(self) -> Path:
+        """Made by the rank that displays first."""
+        return self.path / "displays"
+
     def create(self) -> None:
         if self._spares is not None and self._spares.take(self.path):
             return

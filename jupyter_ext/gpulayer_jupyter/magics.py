@@ -1,12 +1,12 @@
 """`%%gpulayer` and `%gpulayer`: from a cell to a submitted job, and the commands that look after jobs.
 
-Options are declared in `options.py`, the export lives in `export/`, what happens after submission in `results.py`. Runs in
-the kernel.
+Options are declared in `options.py`, the export lives in `export/`, what happens after submission in `results.py`, what the
+commands do in `commands.py`. Runs in the kernel.
 """
 
 from __future__ import annotations
 
-import sys
+import weakref
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,18 +15,25 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from gpulayer import targets
+from gpulayer.client.client import Client
 from gpulayer.client.job import Job
-from gpulayer.client.listings import JOB_COLUMNS, WORKER_COLUMNS, job_row, worker_row
 from gpulayer.client.script_job import script_job
 from gpulayer.client.submitting import submit_with_workers
-from gpulayer.client.terminal import print_line
 from gpulayer.errors import Unsupported
 from gpulayer.spec import AnyJob
+from gpulayer_jupyter.commands import carry_out
+from gpulayer_jupyter.completion import complete_magics, complete_no_more, remember_job
+from gpulayer_jupyter.defaults import defaults_of
+from gpulayer_jupyter.export.bundle_maker import Export
 from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of, stop_recording
+from gpulayer_jupyter.kept_weights import load_weights
+from gpulayer_jupyter.kernel_lease import KERNEL_LEASE_SECONDS, keep_bound
 from gpulayer_jupyter.options import OptionParser, cell_parser, line_parser, parse_cell_options, parse_command
+from gpulayer_jupyter.output.choose import show_once
 from gpulayer_jupyter.preview import describe_export, left_behind
 from gpulayer_jupyter.refusals import shown
-from gpulayer_jupyter.results import follow_to_end, load_weights, remember_program, watch_to_end
+from gpulayer_jupyter.results import follow_to_end, remember_program
+from gpulayer_jupyter.widgets.front_end import forget_front_end, probe_front_end
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,11 +43,15 @@ def load_magics(ipython: Any) -> None:
     recorder_of(ipython)
     if not isinstance(ipython.magics_manager.registry.get("GPUlayerMagics"), GPUlayerMagics):
         ipython.register_magics(GPUlayerMagics)
+    complete_magics(ipython)
+    probe_front_end(ipython)
 
 
 def unload_magics(ipython: Any) -> None:
     """Take the magics away and stop recording; unloading again changes nothing."""
     stop_recording(ipython)
+    complete_no_more(ipython)
+    forget_front_end(ipython)
     manager = ipython.magics_manager
     manager.registry.pop("GPUlayerMagics", None)
     for kind, names in GPUlayerMagics.magics.items():
@@ -69,7 +80,7 @@ class GPUlayerMagics(Magics):
     @shown
     def run_cell(self, line: str, cell: str) -> Job | None:
         """Run the cell's body as a job."""
-        options = parse_cell_options(line)
+        options = parse_cell_options(line, defaults_of(self.shell).words())
         job_of(options, script="main.py")  # a wrong option is told before anything is exported
         export = export_magic_cell(self.shell, cell)
         run = recorder_of(self.shell).current
@@ -77,52 +88,45 @@ class GPUlayerMagics(Magics):
         name = f"cell-{run.cell if run is not None else self.shell.execution_count}"
         spec = job_of(options, script=export.script, name=name, requires=("torch",) if "torch" in export.packages else ())
         client = targets.connect(options.target)
-        keep_open = False
+        job = None
         try:
             if options.dry_run:
-                self._say(describe_export(export, spec, client=client))
+                print(describe_export(export, spec, client=client))  # noqa: T201 - the cell's own output
                 return None
-            if options.detach and client.is_embedded:
-                raise Unsupported(
-                    "--detach needs a server: an embedded control plane ends with this process, jobs included.",
-                    found=client.description,
-                    fix="Start JupyterLab with the extension, or name one with --target; without --detach the cell follows the job.",
-                )
-            submitted = submit_with_workers(client, spec, source=export.bundle)
+            _check_detached(options, client)
+            submitted = submit_with_workers(
+                client, spec, source=export.bundle, lease_seconds=KERNEL_LEASE_SECONDS if options.bind == "kernel" else None
+            )
             job = submitted.job
-            if options.detach:
-                keep_open = True  # the handle goes on using it
-                remember_program(job, export.program)
-                self._say(f"job {job.id} {job.name} submitted; %gpulayer attach {job.id} follows it")
-                return job
-            follow_to_end(job, self.shell, program=export.program, notes=[*submitted.notes, *left_behind(export, spec)])
-            for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
-                self._say(said)
-            return None
+            # The handle is a name's or Out's: it goes on using its client for as long as somebody holds it.
+            weakref.finalize(job, client.close)
         finally:
-            if not keep_open:
+            if job is None:
                 client.close()
+        return self._look_after(job, options, export, [*submitted.notes, *left_behind(export, spec)])
+
+    def _look_after(self, job: Job, options: Namespace, export: Export, notes: list[str]) -> Job:
+        """What follows on a job that is stored: from here on it runs, whatever becomes of the cell."""
+        remember_program(job, export.program)
+        remember_job(job)
+        if options.bound_name:
+            self.shell.user_ns[options.bound_name] = job
+        if options.bind == "kernel":
+            keep_bound(job)
+        if options.detach:
+            show_once(self.shell, job, [*notes, f"%gpulayer attach {job.id} follows it"])
+            return job
+        follow_to_end(job, self.shell, program=export.program, notes=notes)
+        for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
+            print(said)  # noqa: T201 - the cell's own output
+        return job
 
     @line_magic("gpulayer")  # type: ignore[arg-type]
     @_documented(line_parser())
     @shown
     def run_command(self, line: str) -> None:
         """Carry out one command."""
-        options = parse_command(line)
-        with targets.connect(options.target) as client:
-            match options.command:
-                case "jobs":
-                    self._say(_table(JOB_COLUMNS, [job_row(job.status) for job in client.jobs()], empty="no jobs"))
-                case "workers":
-                    self._say(_table(WORKER_COLUMNS, [worker_row(worker) for worker in client.workers()], empty="no workers"))
-                case "logs":
-                    for entry in client.job(options.job).logs(options.rank):
-                        print_line(entry, sys.stdout)
-                case "cancel":
-                    job = client.job(options.job).cancel(force=options.force)
-                    self._say(f"job {job.id} {job.name}: {'stopping' if not job.status.state.is_terminal else job.status.state}")
-                case "attach":
-                    watch_to_end(client.job(options.job), self.shell)
+        carry_out(parse_command(line), self.shell, check_defaults=_check_defaults)
 
     # With anything above it in the cell, IPython takes `%%gpulayer …` for a line magic of the name `%gpulayer`.
     @line_magic("%gpulayer")  # type: ignore[arg-type]
@@ -130,10 +134,19 @@ class GPUlayerMagics(Magics):
         """Say where `%%gpulayer` belongs; returning instead would let IPython run the cell's body in this kernel."""
         raise UsageError("%%gpulayer must be the first line of the cell.\nMove what stands above it below; nothing of its body has run.")
 
-    @staticmethod
-    def _say(text: str) -> None:
-        if text:
-            print(text)  # noqa: T201 - the cell's own output
+
+def _check_defaults(words: list[str]) -> None:
+    """Refuse defaults that no cell could run with."""
+    job_of(parse_cell_options("", words), script="main.py")
+
+
+def _check_detached(options: Namespace, client: Client) -> None:
+    if options.detach and client.is_embedded:
+        raise Unsupported(
+            "--detach needs a server: an embedded control plane ends with this process, jobs included.",
+            found=client.description,
+            fix="Start JupyterLab with the extension, or name one with --target; without --detach the cell follows the job.",
+        )
 
 
 def job_of(options: Namespace, *, script: str, name: str | None = None, requires: tuple[str, ...] = ()) -> AnyJob:
@@ -156,11 +169,3 @@ def job_of(options: Namespace, *, script: str, name: str | None = None, requires
         grace_seconds=options.grace,
         retries=options.retries,
     )
-
-
-def _table(columns: tuple[str, ...], rows: list[dict[str, str]], *, empty: str) -> str:
-    if not rows:
-        return empty
-    lines = [columns, *([row[column] for column in columns] for row in rows)]
-    widths = [max(len(line[position]) for line in lines) for position in range(len(columns))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines)

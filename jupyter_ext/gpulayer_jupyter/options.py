@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
@@ -16,6 +16,10 @@ from IPython.core.error import UsageError
 from gpulayer.client.option_values import read_count, read_input, read_pair, read_seconds
 from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
+
+COMMANDS = ("jobs", "workers", "logs", "cancel", "attach", "config", "autoload")
+BINDINGS = ("server", "kernel")
+_WITH_JOB = ("logs", "cancel", "attach")
 
 
 class OptionParser(ArgumentParser):
@@ -51,33 +55,46 @@ def cell_parser() -> OptionParser:
     )
     parser.add_argument("--retries", type=_count, default=0, metavar="N", help="how often a failed or lost attempt is tried again (0)")
     parser.add_argument("--launcher", help=f"who starts the ranks on a node: {', '.join(LAUNCHERS)} (auto)")
-    parser.add_argument("--detach", action="store_true", help="return a job handle at once instead of following the job")
+    parser.add_argument("--as", dest="bound_name", type=_name, metavar="NAME", help="bind the job's handle to this name at once")
+    parser.add_argument("--detach", action="store_true", help="return the job's handle at once instead of following the job")
+    parser.add_argument(
+        "--bind",
+        choices=BINDINGS,
+        default="server",
+        help="server: the job outlives this kernel (the default); kernel: it is cancelled when this kernel ends, however it ends",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent and where it would run; send nothing")
     return parser
 
 
 def line_parser() -> OptionParser:
     """The commands of the line magic."""
-    parser = _parser("%gpulayer", "Look after jobs: jobs, logs JOB, cancel JOB, attach JOB, workers.")
-    parser.add_argument("command", choices=("jobs", "logs", "cancel", "attach", "workers"))
-    parser.add_argument("job", nargs="?", help="a job's id")
+    parser = _parser(
+        "%gpulayer",
+        "Look after jobs: jobs, workers, logs JOB, cancel JOB, attach JOB; config NAME=VALUE … keeps options for this kernel's cells, "
+        "autoload has IPython load the magics at its start.",
+    )
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("words", nargs="*", metavar="JOB", help="a job's id; config: NAME=VALUE pairs, none to show what is kept")
     parser.add_argument("--rank", type=int, metavar="N", help="logs of this rank only")
     parser.add_argument("--force", action="store_true", help="cancel: kill at once")
+    parser.add_argument("--reset", action="store_true", help="config: forget what is kept")
+    parser.add_argument("--off", action="store_true", help="autoload: load the magics at the start no more")
     parser.add_argument("--target", help="which control plane")
     return parser
 
 
-def parse_cell_options(line: str) -> Namespace:
-    """Read the line behind `%%gpulayer`.
+def parse_cell_options(line: str, defaults: Sequence[str] = ()) -> Namespace:
+    """Read the line behind `%%gpulayer`, after the words of the kernel's defaults.
 
     Raises:
         UsageError: an option that there is not, or a value that can't be read.
     """
-    return cell_parser().parse_args(_split(line))
+    return cell_parser().parse_args([*defaults, *_split(line)])
 
 
 def parse_command(line: str) -> Namespace:
-    """Read the line behind `%gpulayer`.
+    """Read the line behind `%gpulayer`; the job of a command that takes one is `job`.
 
     Raises:
         UsageError: no such command, a job that is not named, or a cell magic that is not the cell's first line.
@@ -86,8 +103,12 @@ def parse_command(line: str) -> Namespace:
     if not words or words[0].startswith("-"):
         line_parser().error("%gpulayer needs a command")
     options = line_parser().parse_args(words)
-    if options.command in ("logs", "cancel", "attach") and not options.job:
-        raise UsageError(f"%gpulayer {options.command} needs a job's id.\n%gpulayer jobs lists them.")
+    command = options.command
+    if command in _WITH_JOB and not options.words:
+        raise UsageError(f"%gpulayer {command} needs a job's id.\n%gpulayer jobs lists them.")
+    if (command in _WITH_JOB and len(options.words) > 1) or (command not in (*_WITH_JOB, "config") and options.words):
+        line_parser().error(f"unrecognized arguments: {' '.join(options.words[1 if command in _WITH_JOB else 0 :])}")
+    options.job = options.words[0] if command in _WITH_JOB else None
     return options
 
 
@@ -115,5 +136,13 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return read_option
 
 
+def _read_name(text: str) -> str:
+    import keyword
+
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise ValueError(f"{text!r} is not a name that Python could bind")
+    return text
+
+
 _count, _seconds = _reader(read_count), _reader(read_seconds)
-_pair, _input = _reader(read_pair), _reader(read_input)
+_pair, _input, _name = _reader(read_pair), _reader(read_input), _reader(_read_name)

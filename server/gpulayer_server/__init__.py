@@ -12,3 +12,7 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     from gpulayer_server.extension import GPUlayerExtension
 
     return [{"module": "gpulayer_server", "app": GPUlayerExtension}]
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "gpulayer"}]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class ControlPlaneHost:
         self.connection_file: ConnectionFile | None = None
         self.allowed_hosts: set[str] = set()
         """`Host` headers that Jupyter has found right; what it finds of one doesn't change while it runs."""
+        self.instance = secrets.token_hex(8)  # of this start of the server
         self._log = log
         self._control_plane: ControlPlane | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -77,7 +79,7 @@ class ControlPlaneHost:
     async def _open(self, serverapp: Any) -> None:
         url = server_url(serverapp)
         self.local_workers = ServerLocalWorkers(url)
-        control_plane = await ControlPlane.open(self.home, local_workers=self.local_workers)
+        control_plane = await ControlPlane.open(self.home, local_workers=self.local_workers, serves_browsers=True)
         self._control_plane = control_plane
         for token in await asyncio.to_thread(remove_stale_files, self.home):
             await control_plane.revoke_token(token)

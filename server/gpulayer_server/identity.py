@@ -62,6 +62,7 @@ class GPUlayerHandler(APIHandler):
 
     caller: Caller
     _token_caller: Caller | None = None
+    _bearer: str | None = None  # the token of `_token_caller`
     _is_host_allowed = False
     _log_reference: str | None = None
 
@@ -76,6 +77,7 @@ class GPUlayerHandler(APIHandler):
         if bearer is not None:
             self._token_caller = await control_plane.authenticate(bearer[1])
             if self._token_caller is not None:
+                self._bearer = bearer[1]
                 self._prepare_for_token()
                 return
         try:

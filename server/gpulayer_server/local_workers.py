@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Awaitable
 from contextvars import ContextVar
@@ -17,12 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+import msgspec
+
 from gpulayer.errors import Unsupported
 from gpulayer.protocol import StartLocalWorkers
 
 T = TypeVar("T")
 
 _LOG_TAIL_BYTES = 2000
+_INTERPRETERS_KEPT = 20
 _NOT_INHERITED = ("JUPYTER_TOKEN", "JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN", "GPULAYER_TOKEN", "JPY_PARENT_PID")
 """Credentials of the server and of its kernels; a worker has its own."""
 
@@ -59,6 +63,7 @@ class ServerLocalWorkers:
 
     async def start(self, request: StartLocalWorkers, *, home: Path, join_tokens: list[str]) -> None:
         """Start one worker for each token; returns once the processes run, before the workers have registered."""
+        request = msgspec.structs.replace(request, python=request.python or sys.executable)
         first_exit = _first_exit.get()
         loop = asyncio.get_running_loop()
         for token in join_tokens:
@@ -86,6 +91,17 @@ class ServerLocalWorkers:
             waiting.cancel()
             exited.cancel()
 
+    def interpreters(self, home: Path) -> list[str]:
+        """Those with which workers of this home were started, by whatever server, and that are still there; the last one first.
+
+        From a file that only the home's owner can write: what a worker says about itself starts nothing here.
+        """
+        try:
+            lines = _interpreters_file(home).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [python for python in dict.fromkeys(reversed(lines)) if os.access(python, os.X_OK)]
+
     def _start_one(
         self,
         request: StartLocalWorkers,
@@ -94,6 +110,7 @@ class ServerLocalWorkers:
         first_exit: asyncio.Future[WorkerExit] | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        python = request.python
         folder = home / "workers"
         folder.mkdir(mode=0o700, exist_ok=True)
         number, log = _claim_log(folder)
@@ -102,7 +119,7 @@ class ServerLocalWorkers:
         with log:
             try:
                 process = subprocess.Popen(
-                    self._argv(request, home, name),
+                    [python, *self._arguments(request, home, name)],
                     cwd=folder,
                     env={key: value for key, value in os.environ.items() if key not in _NOT_INHERITED},
                     stdin=subprocess.PIPE,
@@ -111,8 +128,9 @@ class ServerLocalWorkers:
                     start_new_session=True,  # no signal meant for the server reaches it
                 )
             except OSError as error:
-                raise Unsupported("The Python for the local workers can't be started.", asked=request.python, found=str(error)) from error
+                raise Unsupported("The Python for the local workers can't be started.", asked=python, found=str(error)) from error
         self._running[process.pid] = process
+        _note_interpreter(home, python)
         assert process.stdin is not None
         try:
             process.stdin.write(token.encode() + b"\n")
@@ -124,7 +142,7 @@ class ServerLocalWorkers:
             returncode = process.wait()
             del self._running[process.pid]
             if first_exit is not None:
-                ended = WorkerExit(name=name, python=request.python, returncode=returncode, last_output=_tail(_log_path(folder, number)))
+                ended = WorkerExit(name=name, python=python, returncode=returncode, last_output=_tail(_log_path(folder, number)))
                 try:
                     loop.call_soon_threadsafe(_tell, first_exit, ended)
                 except RuntimeError:
@@ -132,14 +150,30 @@ class ServerLocalWorkers:
 
         threading.Thread(target=watch, name=f"gpulayer-{name}", daemon=True).start()
 
-    def _argv(self, request: StartLocalWorkers, home: Path, name: str) -> list[str]:
-        argv = [request.python, "-m", "gpulayer", "worker", "start", "--server", self._url, "--home", str(home)]
+    def _arguments(self, request: StartLocalWorkers, home: Path, name: str) -> list[str]:
+        argv = ["-m", "gpulayer", "worker", "start", "--server", self._url, "--home", str(home)]
         argv += ["--token-stdin", "--local", "--name", name]
         if request.cpu_devices is not None:
             argv += ["--cpu-devices", str(request.cpu_devices)]
         if request.simulate_devices is not None:
             argv += ["--simulate-devices", request.simulate_devices]
         return argv
+
+
+def _interpreters_file(home: Path) -> Path:
+    return home / "workers" / "interpreters"
+
+
+def _note_interpreter(home: Path, python: str) -> None:
+    path = _interpreters_file(home)
+    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if known[-1:] == [python] or "\n" in python:
+        return
+    unfinished = path.with_name(f".interpreters.{os.getpid()}.{threading.get_ident()}")
+    kept = [*(other for other in known if other != python), python][-_INTERPRETERS_KEPT:]
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write("".join(f"{other}\n" for other in kept))
+    unfinished.replace(path)
 
 
 def _log_path(folder: Path, number: int) -> Path:

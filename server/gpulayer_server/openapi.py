@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from gpulayer._version import __version__
-from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, Call
-from gpulayer.protocol import PROTOCOL_VERSION, Message
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, LOG_DOWNLOAD_PATH, Call
+from gpulayer.protocol import PROTOCOL_VERSION, STREAM_PATH, Message
 
 _JSON = "application/json"
 _BYTES = "application/octet-stream"
@@ -47,6 +47,8 @@ def document() -> dict[str, Any]:
     for call in CALLS.values():
         paths.setdefault(API_PREFIX + call.path, {})[call.method.lower()] = _operation(call, schemas)
     paths[API_PREFIX + ARTIFACT_PATH] = _artifact_operations()
+    paths[API_PREFIX + LOG_DOWNLOAD_PATH] = {"get": _log_download()}
+    paths[API_PREFIX + STREAM_PATH]["get"] = _stream()
     return {
         "openapi": "3.1.0",
         "info": {
@@ -173,6 +175,35 @@ def _artifact_operations() -> dict[str, Any]:
                 "default": error,
             },
         },
+    }
+
+
+def _log_download() -> dict[str, Any]:
+    return {
+        "operationId": "download_log",
+        "summary": "A job's whole output as a file",
+        "x-roles": ["client"],
+        "x-action": "read",
+        "parameters": [
+            {"name": "job_id", "in": "path", "required": True, "schema": {"type": "string"}},
+            {"name": "rank", "in": "query", "required": False, "schema": {"type": "integer", "minimum": 0}},
+            {"name": "form", "in": "query", "required": False, "schema": {"enum": ["plain", "raw"], "default": "plain"}},
+        ],
+        "responses": {
+            "200": {"description": "All there is at the moment", "content": {"text/plain": {"schema": {"type": "string"}}}},
+            "default": {"$ref": "#/components/responses/Error"},
+        },
+    }
+
+
+def _stream() -> dict[str, Any]:
+    return {
+        "operationId": "open_stream",
+        "summary": "A WebSocket with all that a browser's tab follows (docs: Wire and errors, The stream)",
+        "x-roles": ["client"],
+        "x-action": "read",
+        "parameters": [{"name": "Upgrade", "in": "header", "required": True, "schema": {"const": "websocket"}}],
+        "responses": {"101": {"description": "Open"}, "default": {"$ref": "#/components/responses/Error"}},
     }
 
 

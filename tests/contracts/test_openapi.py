@@ -9,7 +9,8 @@ from typing import Any
 
 from gpulayer_server.openapi import document, encoded_document
 
-from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, LOG_DOWNLOAD_PATH
+from gpulayer.protocol import STREAM_PATH
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
 
@@ -23,7 +24,8 @@ def test_every_call_is_in_it() -> None:
     found = {(path, verb, operation["operationId"]) for path, verbs in paths.items() for verb, operation in verbs.items()}
     expected = {(API_PREFIX + call.path, call.method.lower(), call.name) for call in CALLS.values()}
     artifact = {(API_PREFIX + ARTIFACT_PATH, verb, f"{name}_artifact") for verb, name in (("get", "get"), ("head", "has"), ("put", "put"))}
-    assert found == expected | artifact
+    besides = {(API_PREFIX + LOG_DOWNLOAD_PATH, "get", "download_log"), (API_PREFIX + STREAM_PATH, "get", "open_stream")}
+    assert found == expected | artifact | besides
 
 
 def test_every_reference_resolves_and_every_schema_is_used() -> None:

@@ -1,11 +1,16 @@
 """The wheel, installed in an empty environment outside the checkout: three import names, and what they need inside."""
 
+import json
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from gpulayer import __version__
 
 pytestmark = pytest.mark.wheel
 ROOT = Path(__file__).parents[2]
@@ -29,6 +34,35 @@ def test_wheel_holds_what_is_not_python(wheel: Path) -> None:
     assert any(name.endswith("etc/jupyter/jupyter_server_config.d/gpulayer.json") for name in names)
     assert "gpulayer/py.typed" in names
     assert any(name.startswith("gpulayer/control/store/migrations/versions/") for name in names)
+
+
+def test_wheel_holds_the_browsers_part(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    extension = f"{next(name.split('/')[0] for name in archive.namelist() if '.data/' in name)}/data/share/jupyter/labextensions/gpulayer"
+    package = json.loads(archive.read(f"{extension}/package.json"))
+    assert f"{extension}/{package['jupyterlab']['_build']['load']}" in archive.namelist()
+    assert f"{extension}/schemas/gpulayer/package.json.orig" in archive.namelist()
+    assert json.loads(archive.read(f"{extension}/install.json"))["packageName"] == "gpulayer"
+    assert archive.getinfo("gpulayer_jupyter/widgets/static/widget.js").file_size > 10_000
+    assert not [name for name in archive.namelist() if "node_modules" in name]
+
+
+def test_sdist_builds_a_wheel_without_node(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--installer", "uv", "--outdir", tmp_path]
+    subprocess.run([*build, "--sdist", ROOT], check=True, capture_output=True)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert not [name for name in archive.getnames() if "node_modules" in name]
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    without_node = {**os.environ, "PATH": str(tmp_path / "nothing")}
+    subprocess.run([*build, "--wheel", unpacked], check=True, capture_output=True, env=without_node)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert any(name.endswith("labextensions/gpulayer/package.json") for name in zipfile.ZipFile(wheel).namelist())
+
+
+def test_there_is_one_version() -> None:
+    assert json.loads((ROOT / "labextension" / "package.json").read_text())["version"] == __version__
 
 
 def test_it_works_installed_alone(wheel: Path, tmp_path: Path) -> None:

@@ -178,4 +178,5 @@ def test_the_same_cell_shows_the_same_lines_grouped_by_rank(served: Served, kern
     for _ in range(2):
         header, *lines = kernel.execute(cell).text.splitlines()
         assert "succeeded" in header
+        assert lines.pop().startswith("<Job ")  # the cell's value
         assert [line for line in lines if line] == expected

@@ -14,12 +14,13 @@ import pytest
 import torch
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program
-from gpulayer_jupyter.results import follow_to_end, load_weights, remember_program, watch_to_end
+from gpulayer_jupyter.kept_weights import load_weights
+from gpulayer_jupyter.results import follow_to_end, remember_program, watch_to_end
 from safetensors.torch import save_file
 
 from gpulayer.client.failures import job_failed
 from gpulayer.errors import Conflict, JobFailed, ServerUnreachable
-from gpulayer.protocol import Digest, Failure, JobId, JobStatus, LogPage, OutputFile, RankError
+from gpulayer.protocol import Digest, Display, Failure, JobId, JobStatus, LogPage, OutputFile, RankError
 from gpulayer.spec import CommandJob
 from gpulayer.states import JobState
 
@@ -57,6 +58,9 @@ class StandIn:
         self._ended.set()
 
     def follow_pages(self, rank: int | None) -> Iterator[LogPage]:
+        return iter(())
+
+    def follow_displays(self) -> Iterator[Display]:
         return iter(())
 
     def follow_status(self, stop: threading.Event) -> Iterator[JobStatus]:
@@ -140,10 +144,10 @@ def test_attaching_tells_places_in_cells_where_this_kernel_knows_the_program() -
 
 def _interrupt_at_show(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
     """As if Ctrl-C came while the display was being drawn."""
-    from gpulayer_jupyter import output
+    from gpulayer_jupyter.output import terminal_display
 
     left = [times]
-    show = output.TerminalDisplay.show
+    show = terminal_display.TerminalDisplay.show
 
     def interrupted(self: Any, view: Any, lines: Any) -> None:
         if left[0]:
@@ -151,7 +155,7 @@ def _interrupt_at_show(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
             raise KeyboardInterrupt
         show(self, view, lines)
 
-    monkeypatch.setattr(output.TerminalDisplay, "show", interrupted)
+    monkeypatch.setattr(terminal_display.TerminalDisplay, "show", interrupted)
 
 
 @pytest.mark.parametrize("error", [ServerUnreachable("Nobody answers."), KeyError("a fault of ours")])

@@ -131,3 +131,19 @@ async def test_the_answer_of_the_call_comes_through(local_workers: ServerLocalWo
         return "registered"
 
     assert await local_workers.unless_one_dies(answer()) == "registered"
+
+
+async def test_the_interpreters_of_a_home_are_remembered_while_they_are_there(
+    interpreter: Interpreter, local_workers: ServerLocalWorkers, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    assert local_workers.interpreters(home) == []
+    (tmp_path / "other").mkdir()
+    other = Interpreter(tmp_path / "other")
+    for one in (interpreter, other, interpreter):
+        await local_workers.start(one.request(), home=home, join_tokens=["token"])
+    assert ServerLocalWorkers(URL).interpreters(home) == [str(interpreter.path), str(other.path)]
+    assert (home / "workers" / "interpreters").stat().st_mode & 0o777 == 0o600
+    interpreter.path.unlink()
+    assert local_workers.interpreters(home) == [str(other.path)]

@@ -12,7 +12,8 @@ from gpulayer_server.identity import GPUlayerHandler
 from support.hosted import NO_TOKEN, Hosted, leave
 from tornado.routing import RuleRouter
 
-from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, Role
+from gpulayer.calls import API_PREFIX, ARTIFACT_PATH, CALLS, LOG_DOWNLOAD_PATH, Role
+from gpulayer.protocol import STREAM_PATH
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 SAFE = ("GET", "HEAD")
@@ -33,6 +34,8 @@ def _expected_roles() -> dict[str, dict[str, frozenset[Role]]]:
         expected.setdefault(call.path, {})[call.method] = call.roles
     expected[ARTIFACT_PATH] = dict.fromkeys(("GET", "HEAD", "PUT"), frozenset({Role.CLIENT, Role.WORKER}))
     expected[OPENAPI_PATH] = {"GET": frozenset(Role)}
+    expected[LOG_DOWNLOAD_PATH] = {"GET": frozenset({Role.CLIENT})}
+    expected[STREAM_PATH]["GET"] = frozenset({Role.CLIENT})
     return expected
 
 

@@ -17,10 +17,12 @@ from gpulayer.control.store.schema import DATABASE_NAME, prepare_home
 from gpulayer.protocol import (
     PROTOCOL_VERSION,
     AcquireTask,
+    AppendDisplays,
     AppendLogs,
     AppendMetrics,
     AttemptRef,
     Device,
+    Display,
     Failure,
     FinishTask,
     GetJob,
@@ -32,9 +34,11 @@ from gpulayer.protocol import (
     LogChunk,
     MetricBatch,
     MetricPoint,
+    Progress,
     Registered,
     RegisterWorker,
     ReportFailure,
+    ReportProgress,
     StartTask,
     StopOrder,
     SubmitJob,
@@ -211,6 +215,13 @@ class TalkingWorker:
     async def log_metrics(self, assignment: TaskAssignment, *points: MetricPoint, number: int = 1, lost: int = 0) -> None:
         batch = MetricBatch(attempt=assignment.attempt, node=assignment.node, number=number, points=points, lost=lost)
         await self._say("append_metrics", AppendMetrics(**self._about(assignment), batch=batch))
+
+    async def show(self, assignment: TaskAssignment, *displays: Display) -> None:
+        await self._say("append_displays", AppendDisplays(**self._about(assignment), displays=displays))
+
+    async def say_progress(self, assignment: TaskAssignment, done: float, *, total: float | None = None, text: str | None = None) -> None:
+        progress = Progress(done=done, total=total, text=text, time=1.0)
+        await self._say("report_progress", ReportProgress(**self._about(assignment), progress=progress))
 
     async def heartbeat(self, *running: TaskAssignment) -> HeartbeatReply:
         refs = tuple(AttemptRef(task_id=item.task_id, attempt=item.attempt) for item in running)

@@ -44,6 +44,7 @@ class RunningServer:
     extra: tuple[str, ...]
     env: dict[str, str]
     module: tuple[str, ...] = ("jupyter_server",)
+    port: int = 0  # 0: a free one at each start
     token: str = field(default_factory=lambda: secrets.token_hex(24))
     process: subprocess.Popen[bytes] | None = None
     connection: dict[str, Any] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class RunningServer:
         }
         argv = [
             *(sys.executable, "-m", *self.module, "--allow-root", "--no-browser"),
-            *("--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.base_url={self.base_url}"),
+            *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={self.port}", f"--ServerApp.base_url={self.base_url}"),
             *(f"--ServerApp.root_dir={self.root_dir}", *self.extra),
         ]
         with self.log_file.open("ab") as log:
@@ -184,6 +185,7 @@ def running_server(
     root_dir: Path | None = None,
     env: dict[str, str] | None = None,
     module: Sequence[str] = ("jupyter_server",),
+    port: int = 0,
 ) -> Iterator[RunningServer]:
     """A Jupyter server with the extension on, on a free loopback port, with its own Jupyter folders beside `home`.
 
@@ -195,6 +197,7 @@ def running_server(
         root_dir: where its notebooks lie; a folder beside `home` by default.
         env: further environment variables.
         module: what `python -m` runs, with its first arguments; it ends in Jupyter Server's own start.
+        port: that it keeps across restarts; 0 means a free one at each start.
     """
     state_dir = home.parent / f"{home.name}-server"
     server = RunningServer(
@@ -205,6 +208,7 @@ def running_server(
         extra=(*(() if lab else (_WITHOUT_LAB,)), *extra),
         env=env or {},
         module=tuple(module),
+        port=port,
     )
     try:
         server.start()

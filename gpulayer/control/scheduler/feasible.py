@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from gpulayer.control.scheduler.score import best_of
 from gpulayer.control.scheduler.view import AUTO, KINDS_BEST_FIRST, JobView, NodePlacement, Placement, View, WorkerView
+from gpulayer.states import WaitingReason
 
 LISTED_WORKERS = 20
 """So many are named in a reason: each record of a waiting job carries it."""
+
+
+class Reason(NamedTuple):
+    """Why a job is not placed: a code, and words for the person who submitted it."""
+
+    code: WaitingReason
+    words: str
 
 
 def kinds_for(job: JobView) -> tuple[str, ...]:
@@ -74,39 +83,44 @@ def place_job(workers: Sequence[WorkerView], job: JobView) -> Placement | None:
     return None
 
 
-def why_waiting(view: View, job: JobView) -> str:
-    """Why the job is not placed, in words for the person who submitted it."""
+def why_waiting(view: View, job: JobView) -> Reason:
+    """Why the job is not placed."""
     if not view.workers:
-        return "no worker yet: start one with `gpulayer worker start`"
+        return Reason("no_worker", "no worker yet: start one with `gpulayer worker start`")
     needs = f"needs {job.demand()}"
     if all(worker.draining for worker in view.workers):
-        return f"{needs}; every worker is draining"
+        return Reason("draining", f"{needs}; every worker is draining")
     suitable = suitable_workers(view.workers, job)
     if not suitable:
-        return f"needs {', '.join(sorted(job.requires))}; no worker provides " + ("it" if len(job.requires) == 1 else "all of that")
+        lacks = "it" if len(job.requires) == 1 else "all of that"
+        return Reason("requires", f"needs {', '.join(sorted(job.requires))}; no worker provides {lacks}")
     kind = chosen_kind(view.workers, job)
     if kind is None:
-        return needs + _why_none_could(suitable, job)
+        return _why_none_could(suitable, job)
     free = [(len(worker.free(kind)), worker.name) for worker in sorted(suitable, key=lambda worker: (worker.name, worker.id))]
     listed = _listed([f"{count} on {name}" for count, name in free if count]) or "none"
-    return f"needs {job.devices} × {kind}" + (f" on each of {job.nodes} nodes" if job.nodes > 1 else "") + f"; free: {listed}"
+    return Reason(
+        "busy", f"needs {job.devices} × {kind}" + (f" on each of {job.nodes} nodes" if job.nodes > 1 else "") + f"; free: {listed}"
+    )
 
 
-def _why_none_could(suitable: Sequence[WorkerView], job: JobView) -> str:
+def _why_none_could(suitable: Sequence[WorkerView], job: JobView) -> Reason:
+    needs = f"needs {job.demand()}"
     kind = next((kind for kind in kinds_for(job) if could_hold(suitable, job, kind)), None)
     if kind is not None:
         # Enough of them are alive; they only cannot reach each other.
         names = _listed(sorted(worker.name for worker in suitable if worker.loopback))
-        return f"; {names} can be reached from the own host only (through a tunnel?): start it with --address to join several nodes"
+        alone = "can be reached from the own host only (through a tunnel?): start it with --address to join several nodes"
+        return Reason("apart", f"{needs}; {names} {alone}")
     offered = {(len(worker.of_kind(kind)), kind) for worker in suitable for kind in kinds_for(job)}
     sizes = sorted(((size, kind) for size, kind in offered if size), reverse=True)
     if not sizes:
-        return "; no worker has any"
+        return Reason("too_small", f"{needs}; no worker has any")
     largest, kind = sizes[0]
     enough = sum(len(worker.of_kind(kind)) >= job.devices for worker in suitable)
     if largest < job.devices:
-        return f"; the largest worker has {largest} × {kind}"
-    return f"; {enough} " + ("worker has" if enough == 1 else "workers have") + " that many"
+        return Reason("too_small", f"{needs}; the largest worker has {largest} × {kind}")
+    return Reason("too_few", f"{needs}; {enough} " + ("worker has" if enough == 1 else "workers have") + " that many")
 
 
 def _listed(items: list[str]) -> str:

@@ -58,6 +58,22 @@ def read_after(connection: StoreConnection, after: int, *, limit: int) -> tuple[
     return tuple(Event(id=row.id, topic=row.topic) for row in rows)
 
 
+def newest_id(connection: StoreConnection) -> int:
+    """The id of the last change; 0 where there was none."""
+    return int(connection.execute(select(func.max(changes.c.id))).scalar() or 0)
+
+
+def oldest_id(connection: StoreConnection) -> int:
+    """The id of the oldest change that is kept; 0 where there was none."""
+    return int(connection.execute(select(func.min(changes.c.id))).scalar() or 0)
+
+
+def topics_after(connection: StoreConnection, after: int, *, prefix: str) -> list[str]:
+    """The topics with this beginning that changed after an id, each once."""
+    found = connection.execute(select(changes.c.topic).where(changes.c.id > after, changes.c.topic.startswith(prefix)).distinct())
+    return list(found.scalars())
+
+
 def data_version(connection: StoreConnection) -> int:
     """A number that moves on the writer's connection for commits of others only."""
     return int(connection.driver.execute("PRAGMA data_version").fetchone()[0])
@@ -78,7 +94,7 @@ class ForeignChanges:
     def __init__(self, connection: StoreConnection) -> None:
         self._connection = connection
         self._version = data_version(connection)
-        self._last_id = int(connection.execute(select(func.max(changes.c.id))).scalar() or 0)
+        self._last_id = newest_id(connection)
         self._own: set[int] = set()
         self.has_found_commits = False
         """Whether others had committed by the last look, with topics or without."""

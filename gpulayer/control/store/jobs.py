@@ -19,12 +19,13 @@ from gpulayer.control.store.rows import JobRow, WaitingJob
 from gpulayer.control.store.statements import Statement
 from gpulayer.control.store.tables import jobs
 from gpulayer.errors import Conflict, UnknownJob
-from gpulayer.protocol import Digest, Failure, InputFile, JobId
+from gpulayer.protocol import Digest, Failure, InputFile, JobId, Progress
 from gpulayer.spec import AnyJob
 from gpulayer.states import JobState, is_legal
 
 _inputs_decoder = msgspec.json.Decoder(dict[str, InputFile])
 _failure_decoder = msgspec.json.Decoder(Failure)
+_progress_decoder = msgspec.json.Decoder(Progress)
 _spec_decoder = msgspec.json.Decoder(AnyJob)
 _requires_decoder = msgspec.json.Decoder(frozenset[str])
 
@@ -82,6 +83,7 @@ def insert_job(
         created_at=now,
         started_at=None,
         ended_at=None,
+        progress=None,
     )
     job = job._replace(sequence=_INSERT.insert(connection, **job._asdict()))
     changes.emit(connection, job_topic(job.id))
@@ -184,6 +186,11 @@ def decode_requires(encoded: bytes) -> frozenset[str]:
 def failure_of(row: JobRow) -> Failure | None:
     """The first failure of the present attempt, decoded."""
     return None if row.failure is None else _failure_decoder.decode(row.failure)
+
+
+def progress_of(row: JobRow) -> Progress | None:
+    """What rank 0 of the present attempt last said of it, decoded."""
+    return None if row.progress is None else _progress_decoder.decode(row.progress)
 
 
 def _follow_queue(connection: StoreConnection, job: JobRow) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from gpulayer.control.store import changes
@@ -47,8 +47,18 @@ _page = (
     .order_by(logs.c.sequence)
     .limit(PAGE_ROWS + 1)
 )
+# Said to be rare, else SQLite reads all ranks' rows by the primary key rather than one rank's by its index.
+_of_rank = func.likelihood(logs.c.rank == bindparam("of_rank"), text("0.001"))
 _PAGE = Query(_page, _LogRow._make)
-_PAGE_OF_RANK = Query(_page.where(logs.c.rank == bindparam("of_rank")), _LogRow._make)
+_PAGE_OF_RANK = Query(_page.where(_of_rank), _LogRow._make)
+_is_earlier = (logs.c.job_id == bindparam("job_id"), logs.c.sequence < bindparam("before"))
+_earlier = select(logs).where(*_is_earlier).order_by(logs.c.sequence.desc()).limit(PAGE_ROWS)
+_EARLIER = Query(_earlier, _LogRow._make)
+_EARLIER_OF_RANK = Query(_earlier.where(_of_rank), _LogRow._make)
+# Of a blob its length is read without the blob.
+_sizes = select(logs.c.sequence, func.length(logs.c.data)).where(logs.c.job_id == bindparam("job_id")).order_by(logs.c.sequence.desc())
+_SIZES_FROM_END = Query(_sizes, tuple)
+_SIZES_OF_RANK_FROM_END = Query(_sizes.where(_of_rank), tuple)
 _SEQUENCE = Query(select(jobs.c.log_sequence).where(jobs.c.id == bindparam("job_id")), lambda row: int(next(iter(row))))
 _KEEP_SEQUENCE = Statement(jobs.update().where(jobs.c.id == bindparam("job_id")).values(log_sequence=bindparam("newest")))
 _INSERT = Statement(
@@ -110,22 +120,59 @@ def read_page(connection: StoreConnection, job_id: JobId, *, rank: int | None, a
             more = True
             break
         size_bytes += len(row.data)
-        chunks.append(
-            LogChunk(
-                attempt=row.attempt,
-                node=row.node,
-                rank=None if row.rank == NO_RANK else row.rank,
-                stream=row.stream,
-                offset=row.offset,
-                first_line=row.first_line,
-                time=row.time,
-                data=row.data,
-                sequence=row.sequence,
-            )
-        )
+        chunks.append(_chunk(row))
     # Without more behind them, other ranks' chunks are passed over too, so that a filtered reader does not scan them again.
     following = chunks[-1].sequence if more else max(int(job.log_sequence), after)
     return LogPage(chunks=tuple(chunks), next=following, complete=JobState(job.state).is_terminal and not more)
+
+
+def read_earlier(connection: StoreConnection, job_id: JobId, *, rank: int | None, before: int, limit_bytes: int) -> LogPage:
+    """The chunks that end before a sequence, oldest first; at least one, where there is one. `next` goes on at that sequence.
+
+    Raises:
+        UnknownJob: there is none with this id.
+    """
+    job_row(connection, job_id)
+    if rank is None:
+        found = _EARLIER.each(connection, job_id=job_id, before=before)
+    else:
+        found = _EARLIER_OF_RANK.each(connection, job_id=job_id, before=before, of_rank=rank)
+    chunks: list[LogChunk] = []
+    size_bytes = 0
+    for row in found:
+        size_bytes += len(row.data)
+        if chunks and size_bytes > limit_bytes:
+            break
+        chunks.append(_chunk(row))
+    return LogPage(chunks=tuple(reversed(chunks)), next=max(before - 1, 0), complete=False)
+
+
+def start_of_tail(connection: StoreConnection, job_id: JobId, *, rank: int | None, tail_bytes: int) -> int:
+    """The cursor behind which about the last `tail_bytes` of the output lie: whole chunks, as few as hold them."""
+    if rank is None:
+        found = _SIZES_FROM_END.each(connection, job_id=job_id)
+    else:
+        found = _SIZES_OF_RANK_FROM_END.each(connection, job_id=job_id, of_rank=rank)
+    size_bytes = 0
+    for sequence, chunk_bytes in found:
+        size_bytes += chunk_bytes
+        if size_bytes >= tail_bytes:
+            return int(sequence) - 1
+    return 0
+
+
+def _chunk(row: _LogRow) -> LogChunk:
+    return LogChunk(
+        attempt=row.attempt,
+        node=row.node,
+        rank=None if row.rank == NO_RANK else row.rank,
+        stream=row.stream,
+        offset=row.offset,
+        first_line=row.first_line,
+        time=row.time,
+        data=row.data,
+        sequence=row.sequence,
+    )
 
 
 def _check(row: AttemptRow, chunk: LogChunk) -> None:

@@ -120,12 +120,15 @@ def append(connection: StoreConnection, row: AttemptRow, batch: MetricBatch) -> 
         changes.emit(connection, metrics_topic(row.job_id))
 
 
-def read_page(connection: StoreConnection, job_id: JobId, *, rank: int | None, name: str | None, after: int) -> tuple[MetricPage, bool]:
+def read_page(
+    connection: StoreConnection, job_id: JobId, *, rank: int | None, name: str | None, after: int, limit_bytes: int | None = None
+) -> tuple[MetricPage, bool]:
     """Batches behind a cursor, oldest first, and whether there are more behind them; a page may be empty and have more behind it.
 
     Raises:
         UnknownJob: there is none with this id.
     """
+    limit_bytes = PAGE_BYTES if limit_bytes is None else limit_bytes
     job = job_row(connection, job_id)
     totals = _totals_of(connection, job_id)
     batches: list[MetricBatch] = []
@@ -133,7 +136,7 @@ def read_page(connection: StoreConnection, job_id: JobId, *, rank: int | None, n
     following = max(totals.sequence, after)
     more = False
     for seen, row in enumerate(_PAGE.each(connection, job_id=job_id, after=after)):
-        if seen and (size_bytes + len(row.points) > PAGE_BYTES or seen == PAGE_ROWS):
+        if seen and (size_bytes + len(row.points) > limit_bytes or seen == PAGE_ROWS):
             more = True
             following = row.sequence - 1
             break

@@ -35,6 +35,7 @@ class JobRow(NamedTuple):
     created_at: float
     started_at: float | None
     ended_at: float | None
+    progress: bytes | None
 
 
 class AttemptRow(NamedTuple):

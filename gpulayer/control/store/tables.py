@@ -37,6 +37,7 @@ jobs = Table(
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("ended_at", Float),
+    Column("progress", LargeBinary),  # the last word of the present attempt's rank 0 about it
     UniqueConstraint("owner", "idempotency_key", name="uq_jobs_key"),
     Index("ix_jobs_unfinished", "sequence", sqlite_where=text("ended_at IS NULL")),
 )
@@ -136,6 +137,7 @@ logs = Table(
     Column("data", LargeBinary, nullable=False),
     PrimaryKeyConstraint("job_id", "sequence"),
     UniqueConstraint("job_id", "attempt", "node", "rank", "stream", "offset", name="uq_logs_resend"),
+    Index("ix_logs_rank", "job_id", "rank", "sequence"),
     sqlite_with_rowid=False,
 )
 
@@ -164,6 +166,31 @@ metric_totals = Table(
     Column("received", Integer, nullable=False),
     Column("kept", Integer, nullable=False),
     Column("lost", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Those that are to be seen: what an update or a clear takes away is deleted, so a job has a few hundred.
+displays = Table(
+    "displays",
+    metadata,
+    Column("job_id", String, nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("display_id", String),
+    Column("is_update", Integer, nullable=False),
+    Column("display", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("job_id", "sequence"),
+    sqlite_with_rowid=False,
+)
+
+# Of unfinished jobs that are bound to whoever renews this; the counter is judged, not a time of another machine.
+client_leases = Table(
+    "client_leases",
+    metadata,
+    Column("job_id", String, primary_key=True),
+    Column("seconds", Float, nullable=False),
+    Column("renewals", Integer, nullable=False),
     sqlite_with_rowid=False,
 )
 

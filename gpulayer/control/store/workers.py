@@ -109,6 +109,24 @@ def ever_provided(connection: StoreConnection) -> list[frozenset[str]]:
     return [_decode_provided(encoded) for encoded in connection.execute(select(workers.c.frameworks).distinct()).scalars()]
 
 
+def has_foreign(connection: StoreConnection, now: float) -> bool:
+    """Whether a worker is alive that no control plane of this home has started."""
+    is_there = (workers.c.state != GONE, workers.c.local == 0, workers.c.last_seen_at >= now - IDLE_LEASE_SECONDS)
+    return connection.execute(select(workers.c.id).where(*is_there).limit(1)).first() is not None
+
+
+def local_workers(connection: StoreConnection, now: float) -> list[WorkerRow]:
+    """Workers that take work and were started by a control plane of this home on its own machine."""
+    is_there = (workers.c.state == ALIVE, workers.c.local != 0, workers.c.last_seen_at >= now - IDLE_LEASE_SECONDS)
+    return [WorkerRow._make(row) for row in connection.execute(select(workers).where(*is_there))]
+
+
+def provided_by_interpreter(connection: StoreConnection) -> dict[str, frozenset[str]]:
+    """What workers report that control planes of this home have started, by their interpreter, as the last one of each does."""
+    found = connection.execute(select(workers.c.python, workers.c.frameworks).where(workers.c.local != 0).order_by(workers.c.last_seen_at))
+    return {row.python: _decode_provided(row.frameworks) for row in found}
+
+
 def put_worker(connection: StoreConnection, worker_id: WorkerId, **values: Any) -> None:
     """Store a worker, anew or over its earlier registration: all of its columns but the count of renewals."""
     _PUT.run(connection, id=worker_id, **values)

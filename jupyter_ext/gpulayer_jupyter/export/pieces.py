@@ -179,7 +179,9 @@ def _segments(text: str, tree: ast.Module) -> list[tuple[ast.stmt, int, str]]:
         first, last = starts[index], ends[index]
         shares = (index > 0 and ends[index - 1] >= first) or (index + 1 < len(starts) and starts[index + 1] <= last)
         if shares:
-            found.append((node, node.lineno, (ast.get_source_segment(text, node) or ast.unparse(node)) + "\n"))
+            # Behind the cell's last expression a semicolon says that its value is not to be shown.
+            end = ";" if index + 1 == len(starts) and lines[last - 1].encode()[node.end_col_offset or 0 :].lstrip().startswith(b";") else ""
+            found.append((node, node.lineno, (ast.get_source_segment(text, node) or ast.unparse(node)) + end + "\n"))
             continue
         floor = ends[index - 1] if index else 0
         while first - 1 > floor and lines[first - 2].lstrip().startswith("#"):

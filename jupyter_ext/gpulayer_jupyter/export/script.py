@@ -8,6 +8,8 @@ that cell is `cell.py`, run in the same namespace under the main guard, so that 
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,11 +22,23 @@ if __name__ == "__main__":
     __gpulayer_cell__ = __import__("pathlib").Path(__file__).with_name("{cell}")
     exec(compile(__gpulayer_cell__.read_text(encoding="utf-8"), str(__gpulayer_cell__), "exec"))
 """
+_SHOWING_GUARD = """
+if __name__ == "__main__":
+    __gpulayer_cell__ = __import__("pathlib").Path(__file__).with_name("{cell}")
+    __gpulayer_lines__ = __gpulayer_cell__.read_text(encoding="utf-8").split("\\n")
+    exec(compile("\\n".join(__gpulayer_lines__[:{lines}]), str(__gpulayer_cell__), "exec"))
+    # The value of the last expression is shown, as below a notebook's cell.
+    exec(compile("\\n" * {lines} + "\\n".join(__gpulayer_lines__[{lines}:]), str(__gpulayer_cell__), "single"))
+"""
 _DISPLAY = '''
-def display(*values, **options):
-    """What the notebook's display() leaves on a rank: text."""
-    for value in values:
-        print(value)
+try:
+    from gpulayer.runtime.rank_display import display
+except ImportError:
+
+    def display(*values, **options):
+        """What the notebook's display() is where GPUlayer is not installed: text."""
+        for value in values:
+            print(repr(value))
 '''
 
 
@@ -110,17 +124,29 @@ def write_program(
         if piece.replays is not None:
             top.write(f"{REPLAYS} = None\n")
         last_line = piece.line + piece.source.count("\n")
-    top.write(_GUARD.format(cell=body))
     chosen = set(hoisted)
+    lines = 0
     for index, piece in enumerate(cell):
         if index not in chosen and not _is_future(piece.node):
+            lines = rest.text.count("\n")
             rest.add(piece, numbers[piece.cell])
+    shows = bool(cell) and len(cell) - 1 not in chosen and _is_shown(cell[-1])
+    top.write(_SHOWING_GUARD.format(cell=body, lines=lines) if shows else _GUARD.format(cell=body))
     return Program({main: top.text, body: rest.text}, (*top.lines, *rest.lines), tuple(cells), (*kept, *cell))
 
 
 def futures_of(pieces: Sequence[Piece]) -> list[str]:
     """Features that `from __future__` statements among these switched on; IPython keeps them on for later cells."""
     return sorted({alias.name for piece in pieces if _is_future(piece.node) for alias in piece.node.names})  # type: ignore[attr-defined]
+
+
+def _is_shown(piece: Piece) -> bool:
+    """Whether a cell that ends so shows a value: an expression without a semicolon behind it."""
+    if not isinstance(piece.node, ast.Expr):
+        return False
+    kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+    words = [token for token in tokenize.generate_tokens(io.StringIO(piece.source).readline) if token.type not in kinds]
+    return words[-1].string != ";"
 
 
 def _is_future(node: ast.stmt) -> bool:

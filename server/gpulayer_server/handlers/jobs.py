@@ -1,4 +1,4 @@
-"""Jobs: submit, list, look at, cancel."""
+"""Jobs: submit, list, look at, cancel; their source, and who draws them."""
 
 from __future__ import annotations
 
@@ -16,3 +16,15 @@ class JobHandler(CallHandler):
 
 class CancelHandler(CallHandler):
     post = serve("cancel")
+
+
+class SourceHandler(CallHandler):
+    get = serve("read_source")
+
+
+class ViewsHandler(CallHandler):
+    get = serve("read_views")
+
+
+class LeaseHandler(CallHandler):
+    post = serve("renew_lease")

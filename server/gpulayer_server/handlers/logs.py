@@ -1,4 +1,4 @@
-"""What is read by cursor: a job's output, its metrics, and what has changed."""
+"""What is read by cursor: a job's output, its metrics, its rich output, and what has changed."""
 
 from __future__ import annotations
 
@@ -15,3 +15,7 @@ class MetricsHandler(CallHandler):
 
 class EventsHandler(CallHandler):
     get = serve("read_events")
+
+
+class DisplaysHandler(CallHandler):
+    get = serve("read_displays")

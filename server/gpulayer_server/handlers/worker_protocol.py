@@ -40,3 +40,11 @@ class FailureHandler(CallHandler):
 
 class FinishHandler(CallHandler):
     post = serve("finish_task")
+
+
+class AppendDisplaysHandler(CallHandler):
+    post = serve("append_displays")
+
+
+class ProgressHandler(CallHandler):
+    post = serve("report_progress")

@@ -62,7 +62,7 @@ def test_ensure_local_workers_counts_only_local_ones_that_are_alive():
     with scripted_server(lambda request: Answer(body=WorkerList(workers=()))) as server, Client(HttpTransport(server.url, "t")) as client:
         assert client.ensure_local_workers(2, cpu_devices=3, python="/py", simulate_devices="cuda:1") == []
         started = [request.json() for request in server.requests if request.path.endswith("/local")]
-        assert started == [{"count": 2, "python": "/py", "cpu_devices": 3, "simulate_devices": "cuda:1"}]
+        assert started == [{"count": 2, "python": "/py", "cpu_devices": 3, "simulate_devices": "cuda:1", "job_id": None}]
         with pytest.raises(InvalidSpec):
             client.ensure_local_workers(0)
 

@@ -9,7 +9,7 @@ from support.client import chunk, job_status
 from gpulayer.client import terminal
 from gpulayer.client.terminal import mark_of, print_line
 from gpulayer.errors import InvalidSpec, JobFailed
-from gpulayer.protocol import LogPage
+from gpulayer.protocol import Display, DisplayPayload, LogPage
 from gpulayer.states import JobState
 
 
@@ -38,6 +38,10 @@ class StubbornJob:
         self._ended.wait(10)
         yield job_status(JobState.CANCELLED)
 
+    def follow_displays(self):
+        data = {"text/plain": DisplayPayload(text="<table>\nof two lines"), "text/html": DisplayPayload(text="<table>")}
+        yield Display(attempt=1, number=1, rank=0, time=1.0, data=data)
+
     def cancel(self, force=False):
         self.orders.append(force)
         if not force:
@@ -58,7 +62,9 @@ def test_each_interrupt_orders_once_and_nothing_is_read_again(monkeypatch, capsy
     assert job.orders == [False, True]
     assert job.followed == 1
     captured = capsys.readouterr()
-    assert captured.out.splitlines() == ["[rank 0] first", "[rank 0] last"]
+    said = captured.out.splitlines()
+    assert [line for line in said if "table" not in line and "two" not in line] == ["[rank 0] first", "[rank 0] last"]
+    assert [line for line in said if "table" in line or "two" in line] == ["[rank 0] <table>", "[rank 0] of two lines"]
     assert captured.err.splitlines() == [
         "gpulayer: job j1 'train', 1 × 1, here",
         "gpulayer: cancelling j1 (again: kill it)",

@@ -19,6 +19,9 @@ class StartsTalkers:
         self.plane = None
         self.tasks = []
 
+    def interpreters(self, home):
+        return []
+
     async def start(self, request, *, home, join_tokens):
         assert home == self.plane.home
         assert len(join_tokens) == request.count

@@ -36,6 +36,7 @@ def test_what_every_process_of_a_task_is_told():
         "GPULAYER_ACCELERATOR": "cpu",
         "GPULAYER_OUTPUT_DIR": "/w/output",
         "GPULAYER_INPUTS_DIR": "/w/inputs",
+        "GPULAYER_DISPLAYS_DIR": "/w/displays",
         "GPULAYER_ADDRESS": "127.0.0.1",
     }
 
@@ -52,6 +53,9 @@ OUTER = (
     "FORCE_COLOR",
     "CLICOLOR_FORCE",
     "PAGER",
+    "TERM",
+    "COLUMNS",
+    "TTY_INTERACTIVE",
     "TORCHELASTIC_RUN_ID",
     "PET_NNODES",
     "GPULAYER_TOKEN",
@@ -76,6 +80,14 @@ def test_a_job_may_set_what_gpulayer_only_proposes():
     proposed = make({}, ranks_per_node=2)
     assert (proposed["PYTHONUNBUFFERED"], proposed["OMP_NUM_THREADS"]) == ("1", "1")
     assert "OMP_NUM_THREADS" not in make({})
+
+
+def test_output_is_for_a_terminal_that_draws_whatever_the_agents_own_is():
+    env = make({"TERM": "dumb", "TTY_COMPATIBLE": "0", "COLUMNS": "300", "NO_COLOR": "1"})
+    assert (env["TERM"], env["TTY_COMPATIBLE"], env["NO_COLOR"]) == ("xterm-256color", "1", "1")
+    assert "COLUMNS" not in env
+    asked = {"TERM": "vt100", "TTY_COMPATIBLE": "0", "COLUMNS": "60"}
+    assert asked.items() <= make({}, job_env=asked).items()
 
 
 def test_devices_are_named_by_uuid_and_a_cpu_job_sees_none():

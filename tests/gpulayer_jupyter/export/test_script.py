@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,8 +80,45 @@ with multiprocessing.get_context({method!r}).Pool(1) as pool:
     assert done.stdout.splitlines() == ["once", "[4, 13]"], done.stderr
 
 
-def test_display_is_text_on_a_rank(tmp_path: Path) -> None:
-    assert run_program(export_after([], "display([1], 'x')"), tmp_path).stdout == "[1]\nx\n"
+@pytest.mark.parametrize("installed", [True, False])
+def test_display_is_text_where_the_program_runs_by_hand(tmp_path: Path, installed: bool) -> None:
+    done = run_program(export_after([], "display([1], 'x')"), tmp_path)
+    if not installed:
+        program = "import runpy, sys; sys.modules['gpulayer'] = None; runpy.run_path('main.py', run_name='__main__')"
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[1]\n'x'\n", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("x = 6\nx * 7", "42\n"),
+        ("x = 6\nx * 7;", ""),
+        ("x = 6\nx * 7  # text; text", "42\n"),
+        ("x = 6; x * 7", "42\n"),
+        ("x = 6; x * 7;", ""),
+        ("x = 6; x * 7 ;  # text", ""),
+        ("(6 *\n 7)", "42\n"),
+        ("None", ""),
+        ("print('printed')", "printed\n"),
+        ("'text'\n\n", "'text'\n"),
+        ("'''a\nb'''", "'a\\nb'\n"),
+        ("6 * 7\ndef f():\n    pass", ""),
+        ("x = 42", ""),
+        ("if True:\n    42", ""),
+        ("from __future__ import annotations\ndef f(a: Nowhere): pass\nf.__annotations__", "{'a': 'Nowhere'}\n"),
+    ],
+)
+def test_the_value_of_the_last_expression_is_shown_as_notebooks_do(body: str, shown: str, tmp_path: Path) -> None:
+    done = run_program(export_after([], body), tmp_path)
+    assert (done.stdout, done.stderr) == (shown, "")
+
+
+def test_an_error_in_the_last_expression_has_its_line(tmp_path: Path) -> None:
+    export = export_after([], "x = 0\n\n# why\n(x +\n 1 / x)")
+    done = run_program(export, tmp_path)
+    line = text_of(export, "cell.py").splitlines().index(" 1 / x)") + 1
+    assert f'cell.py", line {line}' in done.stderr
 
 
 def test_future_features_hold_for_the_cell(tmp_path: Path) -> None:

@@ -52,18 +52,18 @@ def test_held_devices_count_for_what_could_hold_it():
 )
 def test_the_reason_for_waiting_is_in_words(workers, asked, words):
     asked_job = job(**asked)
-    assert why_waiting(View(workers=tuple(workers), jobs=(asked_job,)), asked_job) == words
+    assert why_waiting(View(workers=tuple(workers), jobs=(asked_job,)), asked_job).words == words
 
 
 def test_of_a_large_fleet_a_few_are_named():
     workers = tuple(worker(f"w{index:03}", cpu=1) for index in range(500))
-    text = why_waiting(View(workers=workers), job(devices=1, nodes=1, accelerator="cpu"))
+    text = why_waiting(View(workers=workers), job(devices=1, nodes=1, accelerator="cpu")).words
     assert text.startswith("needs 1 × cpu; free: 1 on w000, 1 on w001, ")
     assert text.endswith("1 on w019 and 480 more")
 
 
 def test_workers_behind_a_tunnel_are_named():
     workers = (worker("a", cpu=1, host="h1", loopback=True), worker("b", cpu=1, host="h2"))
-    text = why_waiting(View(workers=workers), job(nodes=2, accelerator="cpu"))
+    text = why_waiting(View(workers=workers), job(nodes=2, accelerator="cpu")).words
     assert "a can be reached from the own host only" in text
     assert "--address" in text

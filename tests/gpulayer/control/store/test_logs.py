@@ -8,6 +8,7 @@ import pytest
 from support.control import TalkingWorker, distributed, held_on, open_control_plane, run, submit
 
 from gpulayer.control.client_calls import LOG_PAGE_LIMIT_BYTES
+from gpulayer.control.store import logs as store_logs
 from gpulayer.errors import AttemptLost, InvalidSpec, TooLarge, UnknownJob
 from gpulayer.protocol import AppendLogs, LogChunk
 from gpulayer.settings import LOG_CHUNK_BYTES
@@ -148,5 +149,59 @@ def test_no_page_is_larger_than_the_limit_whatever_its_reader_asks_for(tmp_path)
             assert sum(len(data) for data in data_of(page)) == LOG_PAGE_LIMIT_BYTES
             rest = await plane.read_logs(job_id=task.job_id, after=page.next, limit_bytes=1 << 40)
             assert len(page.chunks) + len(rest.chunks) == 20
+
+    run(check())
+
+
+async def of_two_ranks(plane, count=30):
+    """A job whose two ranks printed chunks of 10 bytes in turn."""
+    worker, task = await started(plane)
+    for number in range(count):
+        await worker.log(task, b"%09d\n" % number, rank=number % 2, offset=10 * (number // 2))
+    return task.job_id
+
+
+@pytest.mark.parametrize(("rank", "tail_bytes", "first"), [(None, 25, 27), (None, 30, 27), (None, 10**6, 0), (0, 25, 24), (1, 1, 29)])
+def test_a_reader_may_begin_near_the_end(tmp_path, rank, tail_bytes, first):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            job_id = await of_two_ranks(plane)
+            page = await plane.read_logs(job_id=job_id, rank=rank, tail_bytes=tail_bytes)
+            step = 1 if rank is None else 2
+            assert data_of(page) == [b"%09d\n" % number for number in range(first, 30, step)]
+            assert page.next == 30
+            assert data_of(await plane.read_logs(job_id=job_id, rank=rank, after=28, tail_bytes=10**6)) == [
+                b"%09d\n" % number for number in (28, 29) if rank is None or number % 2 == rank
+            ]
+
+    run(check())
+
+
+@pytest.mark.parametrize("rank", [None, 0, 1, 7])
+def test_pages_that_end_before_one_another_join_up_to_the_beginning(tmp_path, rank):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            job_id = await of_two_ranks(plane)
+            found, before = [], 2**70
+            while (page := await plane.read_logs(job_id=job_id, rank=rank, before=before, limit_bytes=70, wait=20)).chunks:
+                found = data_of(page) + found
+                before = page.chunks[0].sequence
+            assert found == [b"%09d\n" % number for number in range(30) if rank is None or number % 2 == rank]
+            with pytest.raises(UnknownJob):
+                await plane.read_logs(job_id="none", before=5)
+
+    run(check())
+
+
+@pytest.mark.parametrize("query", ["_PAGE_OF_RANK", "_EARLIER_OF_RANK", "_SIZES_OF_RANK_FROM_END"])
+def test_one_ranks_output_is_found_by_its_index(tmp_path, query):
+    """Of a job of many ranks, the rows of the others are not passed over one by one."""
+
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            sql, constants = getattr(store_logs, query)._compile()
+            values = {"job_id": "x", "after": 0, "before": 9, "of_rank": 1, **constants}
+            plan = await plane._database.read(lambda c: [row[3] for row in c.driver.execute(f"EXPLAIN QUERY PLAN {sql}", values)])
+            assert all("USING INDEX ix_logs_rank (job_id=? AND rank=?" in step for step in plan), plan
 
     run(check())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program
-from gpulayer_jupyter.output import OUTPUT_LIMIT_BYTES, CellDisplay, JobView, TerminalDisplay, clean_line
+from gpulayer_jupyter.output.view_text import TEXT_LIMIT_BYTES, JobView, clean_line
 
 from gpulayer.protocol import JobId, JobStatus, LogChunk, LogPage
 from gpulayer.spec import DistributedJob
@@ -103,7 +103,7 @@ def test_text_is_bounded_and_says_what_it_skips() -> None:
         view.add_page(_page(0, f"line {number}\n", first_line=number))
     view.add_page(_page(1, "quiet\n"))
     text = view.text()
-    assert len(text.encode()) < OUTPUT_LIMIT_BYTES + 1000
+    assert len(text.encode()) < TEXT_LIMIT_BYTES + 1000
     assert "lines skipped: %gpulayer logs j1 --rank 0" in text
     assert text.endswith("[rank 0] line 19999\n[rank 1] quiet")
 
@@ -112,7 +112,7 @@ def test_one_line_without_end() -> None:
     view = _view()
     for number in range(50):
         view.add_page(_page(0, "x" * 100_000, offset=number * 100_000))
-    assert len(view.text()) < OUTPUT_LIMIT_BYTES
+    assert len(view.text()) < TEXT_LIMIT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -156,45 +156,6 @@ def test_printed_traceback_names_cells() -> None:
     ]
 
 
-def test_cell_display_is_one_display_and_updates_at_most_every_100_ms() -> None:
-    now = [0.0]
-    sent: list[tuple[str, str, bool]] = []
-    display = CellDisplay(
-        "d1", clock=lambda: now[0], publish=lambda bundle, key, *, update: sent.append((bundle["text/plain"], key, update))
-    )
-    view = _view()
-    display.show(view, [])
-    assert display.pending_seconds() == 1.0  # the header's clock
-    for number in range(10):
-        now[0] += 0.001
-        display.show(view, view.add_page(_page(0, f"{number}\n", first_line=number)))
-    assert len(sent) == 1
-    waiting = display.pending_seconds()
-    assert waiting is not None
-    assert 0 < waiting <= 0.1
-    now[0] += waiting
-    display.show(view, [])
-    assert len(sent) == 2
-    now[0] += 1
-    display.show(view, [])  # nothing has changed
-    display.close(view)
-    assert [(key, update) for _, key, update in sent] == [("d1", False), ("d1", True)]
-    assert sent[-1][0].endswith("[rank 0] 9")
-
-
-def test_terminal_prints_lines_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    display = TerminalDisplay()
-    view = _view()
-    view.notes.append("started 2 local workers")
-    display.show(view, [])
-    header = view.header()
-    assert "· starting ranks ·" in header
-    display.show(view, view.add_page(_page(1, "b\n")))
-    display.show(view, view.add_page(_page(None, "launcher\n")))
-    display.show(view, view.add_page(_page(0, "a\n", "stderr")))
-    assert capsys.readouterr().out.splitlines() == ["started 2 local workers", header, "[rank 1] b", "[rank 0 err] a"]
-
-
 def test_starting_ranks_until_one_says_a_word() -> None:
     view = _view()
     view.add_page(_page(None, "launcher\n"))
@@ -221,6 +182,7 @@ def test_a_traceback_that_the_error_tells_is_left_out() -> None:
     view = _view()
     view.add_page(_page(1, "[rank1]: Traceback:\n[rank1]: ValueError: x\nafter\n", "stderr"))
     view.add_page(_page(0, "Traceback:\nValueError: x\n", "stderr"))
+    view.finish()
     view.leave_out(1, "Traceback:\nKeyError")
     view.leave_out(2, "Traceback:\nValueError: x")
     assert len(view.text().splitlines()) == 6

@@ -1,0 +1,55 @@
+/** The one small chart beside a job's output: its loss, over all ranks. */
+import { element } from '../elements';
+import type { Subscription, Translator } from '../source';
+import { Chart } from './chart';
+import { chartData } from './chart_data';
+import { kindOf, labelOf, mainMetrics } from './metric_names';
+import type { MetricStore } from './metric_store';
+
+const HEIGHT = 130;
+
+export class MainChart {
+  readonly node = element('div', { class: 'jp-gpulayer-main-chart', hidden: true });
+  private readonly _store: MetricStore;
+  private readonly _trans: Translator;
+  private readonly _width: (() => number) | undefined;
+  private readonly _changes: Subscription;
+  private _chart: Chart | null = null;
+  private _title = '';
+  private _isShown = true;
+
+  constructor(store: MetricStore, trans: Translator, width?: () => number) {
+    this._store = store;
+    this._trans = trans;
+    this._width = width;
+    this._changes = store.onChange(() => this._draw());
+  }
+
+  setShown(isShown: boolean): void {
+    this._isShown = isShown;
+    this._draw();
+  }
+
+  dispose(): void {
+    this._changes.dispose();
+    this._chart?.dispose();
+  }
+
+  private _draw(): void {
+    const metrics = mainMetrics([...this._store.series.values()]);
+    const [first] = metrics;
+    this.node.hidden = !first;
+    if (!first || !this._isShown) {
+      return;
+    }
+    const title = metrics.length > 1 ? kindOf(first.name) : first.name;
+    if (this._chart === null || title !== this._title) {
+      this._title = title;
+      this._chart?.dispose();
+      this._chart = new Chart(this._trans, { title, height: HEIGHT, width: this._width });
+      this.node.replaceChildren(this._chart.node);
+    }
+    const labels = metrics.length > 1 ? metrics.map(metric => labelOf(metric.name)) : [];
+    this._chart.draw(chartData(metrics, 'spread', this._trans, labels));
+  }
+}

@@ -1,0 +1,447 @@
+import type { JobsFrame, LogPage, StreamError } from '../src/protocol';
+import { Stream } from '../src/stream';
+import { FakeServer, settle } from './support/fake_server';
+import { JOB_ID, jobStatus, logPage, metricPage } from './support/records';
+
+const LOGS = { kind: 'logs', job_id: JOB_ID, rank: null, after: 0, tail_bytes: 1000 } as const;
+const JOB = { kind: 'job', job_id: JOB_ID, after_revision: null, shows: false } as const;
+
+let server: FakeServer;
+let stream: Stream;
+
+function begin(options: ConstructorParameters<typeof FakeServer>[0] = {}, page?: Document): void {
+  server = new FakeServer(options);
+  stream = new Stream({ settings: server.settings, random: () => 0.5, page });
+}
+
+beforeEach(() => {
+  jest.useFakeTimers({ doNotFake: ['queueMicrotask'] });
+  begin();
+});
+
+afterEach(() => {
+  stream.dispose();
+  jest.useRealTimers();
+});
+
+/** Follows all ranks' output; gives the sequences that came. */
+function followLogs(): number[] {
+  const got: number[] = [];
+  stream.follow(LOGS, { onLogs: page => got.push(...page.chunks.map(chunk => chunk.sequence)) });
+  return got;
+}
+
+async function connected(instance = 'first'): Promise<void> {
+  await settle();
+  server.socket.open(instance);
+}
+
+describe('the socket', () => {
+  it('is made by the settings of the services, below their base URL', async () => {
+    followLogs();
+    await settle();
+    expect(server.socket.url).toBe('ws://localhost:8888/user/x/gpulayer/v1/stream');
+  });
+
+  it('carries the token where Jupyter’s own sockets do', async () => {
+    stream.dispose();
+    begin({ token: 'a/b', appendToken: true });
+    followLogs();
+    await settle();
+    expect(server.socket.url).toBe('ws://localhost:8888/user/x/gpulayer/v1/stream?token=a%2Fb');
+  });
+
+  it('is not made before somebody follows something', async () => {
+    await settle();
+    expect(server.sockets).toHaveLength(0);
+  });
+
+  it('is one for all that a tab follows', async () => {
+    followLogs();
+    stream.follow(JOB, {});
+    await connected();
+    stream.follow({ kind: 'jobs' }, {});
+    await settle();
+    expect(server.sockets).toHaveLength(1);
+    expect(server.socket.sent.map(one => one.id)).toEqual([1, 2, 3]);
+  });
+
+  it('says nothing before the server has said hello', async () => {
+    followLogs();
+    await settle();
+    server.socket.readyState = 1;
+    expect(server.socket.sent).toEqual([]);
+  });
+
+  it('says what is no longer followed, and closes when nothing is', async () => {
+    const subscription = stream.follow(LOGS, {});
+    await connected();
+    subscription.dispose();
+    await settle();
+    expect(server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
+    jest.advanceTimersByTime(6_000);
+    expect(server.socket.readyState).toBe(3);
+  });
+
+  it('asks for at most as many as a tab may follow, and for the next once one has ended', async () => {
+    const all = Array.from({ length: 205 }, () => stream.follow(LOGS, {}));
+    await connected();
+    expect(server.socket.sent).toHaveLength(200);
+    all[0]!.dispose();
+    await settle();
+    expect(server.socket.sent.slice(200)).toEqual([
+      { type: 'unsubscribe', id: 1 },
+      { type: 'subscribe', id: 201, to: LOGS },
+    ]);
+  });
+});
+
+describe('cursors', () => {
+  it('go on behind what was reached, without the tail', async () => {
+    followLogs();
+    stream.follow({ kind: 'metrics', job_id: JOB_ID, after: 0 }, {});
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
+    server.socket.say({ type: 'metrics', id: 2, page: metricPage([4]) });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 5, tail_bytes: null });
+    expect(server.socket.subscribed('metrics')?.to).toMatchObject({ after: 4 });
+  });
+
+  it('drop what has come already', async () => {
+    const got = followLogs();
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
+    server.socket.say({ type: 'logs', id: 1, page: logPage([2, 5, 6]) });
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2]) });
+    expect(got).toEqual([1, 2, 5, 6]);
+  });
+
+  it('move with a page that brings nothing', async () => {
+    followLogs();
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: { chunks: [], next: 9, complete: false } });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 9 });
+  });
+
+  it('begin with the tail again where nothing had come', async () => {
+    followLogs();
+    await connected();
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')?.to).toEqual(LOGS);
+  });
+
+  it('end with a complete page: it is not asked for again', async () => {
+    followLogs();
+    stream.follow(JOB, {});
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1], true) });
+    await settle();
+    expect(server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')).toBeUndefined();
+  });
+
+  it('never lose or double a chunk, wherever connections break', async () => {
+    // Each turn resends some of the last page, adds two chunks and breaks the link.
+    const got = followLogs();
+    for (let turn = 0; turn < 20; turn += 1) {
+      await connected();
+      const after = server.socket.subscribed('logs')!.to as { after: number };
+      expect(after.after).toBe(2 * turn);
+      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn, 2 * turn + 1].filter(Boolean)) });
+      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn + 1, 2 * turn + 2]) });
+      server.socket.break();
+      jest.advanceTimersByTime(1_000);
+    }
+    expect(got).toEqual(Array.from({ length: 40 }, (_none, index) => index + 1));
+  });
+});
+
+describe('a restart of the server', () => {
+  it('goes on in logs and reads records and lists anew', async () => {
+    followLogs();
+    const revisions: number[] = [];
+    stream.follow(JOB, { onJob: status => revisions.push(status.revision) });
+    const frames: JobsFrame[] = [];
+    stream.follow({ kind: 'jobs', limit: 10, after: null }, { onJobs: frame => frames.push(frame) });
+    await connected('first');
+    server.socket.say({ type: 'logs', id: 1, page: logPage([7]) });
+    server.socket.say({ type: 'job', id: 2, status: jobStatus({ revision: 8 }) });
+    server.socket.say({ type: 'jobs', id: 3, jobs: [], next: 50, whole: true });
+    server.socket.break();
+    expect(stream.state).toBe('reconnecting');
+    jest.advanceTimersByTime(1_000);
+    await connected('second');
+    expect(stream.state).toBe('connected');
+    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 7 });
+    expect(server.socket.subscribed('job')?.to).toMatchObject({ after_revision: null });
+    expect(server.socket.subscribed('jobs')?.to).toMatchObject({ after: null });
+    server.socket.say({ type: 'job', id: 2, status: jobStatus({ revision: 2 }) });
+    server.socket.say({ type: 'jobs', id: 3, jobs: [], next: 3, whole: true });
+    expect(revisions).toEqual([8, 2]);
+    expect(frames).toHaveLength(2);
+  });
+
+  it('keeps records where only the link broke', async () => {
+    stream.follow(JOB, {});
+    await connected('first');
+    server.socket.say({ type: 'job', id: 1, status: jobStatus({ revision: 8 }) });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected('first');
+    expect(server.socket.subscribed('job')?.to).toMatchObject({ after_revision: 8 });
+  });
+
+  it('is refused where the server speaks a version that is too far away', async () => {
+    const errors: StreamError[] = [];
+    stream.follow(JOB, { onFailed: error => errors.push(error) });
+    await settle();
+    server.socket.open('other', { protocol: 3 });
+    expect(errors[0]?.code).toBe('protocol');
+    expect(stream.problem).toBe('protocol');
+    jest.advanceTimersByTime(600_000);
+    expect(server.sockets).toHaveLength(1);
+  });
+});
+
+describe('what may fail', () => {
+  it('ends one subscription, with the reason', async () => {
+    const errors: StreamError[] = [];
+    stream.follow(JOB, { onFailed: error => errors.push(error) });
+    const got = followLogs();
+    await connected();
+    const error = { code: 'unknown_job', status: 404, message: 'There is none.', asked: null, found: null, fix: null };
+    server.socket.say({ type: 'failed', id: 1, error });
+    server.socket.say({ type: 'logs', id: 2, page: logPage([1]) });
+    expect(errors).toEqual([error]);
+    expect(got).toEqual([1]);
+  });
+
+  it('is asked again after a while where the server only could not at the moment', async () => {
+    const onFailed = jest.fn();
+    stream.follow(JOB, { onFailed });
+    await connected();
+    const error = { code: 'internal', status: 503, message: 'Stopping.', asked: null, found: null, fix: null };
+    server.socket.say({ type: 'failed', id: 1, error });
+    await settle();
+    jest.advanceTimersByTime(4_000);
+    await settle();
+    expect(onFailed).not.toHaveBeenCalled();
+    expect(server.socket.sent.filter(one => one.type === 'subscribe')).toHaveLength(2);
+  });
+
+  it('is no reason to stop: frames of nobody, and of no JSON', async () => {
+    const got = followLogs();
+    await connected();
+    server.socket.say({ type: 'logs', id: 99, page: logPage([1]) });
+    expect(got).toEqual([]);
+    server.socket.onmessage?.({ data: '<html>' });
+    expect(stream.state).toBe('reconnecting');
+  });
+});
+
+describe('reconnecting', () => {
+  it('waits longer each time, tries on, and says that it is offline', async () => {
+    followLogs();
+    await connected();
+    const states: string[] = [];
+    stream.onChange(() => states.push(stream.state));
+    server.socket.break();
+    const tries: number[] = [];
+    for (let at = 0; at < 120_000; at += 250) {
+      const before = server.sockets.length;
+      jest.advanceTimersByTime(250);
+      if (server.sockets.length > before) {
+        tries.push(at);
+        server.socket.break();
+        await settle();
+        server.call.fail();
+        await settle();
+      }
+    }
+    expect(states).toEqual(['reconnecting', 'offline']);
+    const gaps = tries.slice(1).map((at, index) => at - tries[index]!);
+    expect(gaps[0]).toBeLessThan(1_000);
+    expect(gaps.at(-1)).toBeGreaterThan(10_000);
+    expect(tries.length).toBeLessThan(20);
+    await connected();
+    expect(states.at(-1)).toBe('offline');
+  });
+
+  it('is at once when the network is back', async () => {
+    followLogs();
+    await connected();
+    server.socket.break();
+    window.dispatchEvent(new Event('online'));
+    expect(server.sockets).toHaveLength(2);
+  });
+});
+
+describe('where no socket comes through', () => {
+  async function refused(): Promise<void> {
+    await settle();
+    server.socket.break();
+    await settle();
+  }
+
+  it('one long poll carries all, and cursors move', async () => {
+    const got = followLogs();
+    stream.follow(JOB, {});
+    await refused();
+    expect(server.call.method).toBe('POST');
+    expect(server.call.url).toBe('http://localhost:8888/user/x/gpulayer/v1/stream');
+    expect(server.call.body).toEqual({ wait: 0, subscriptions: { 1: LOGS, 2: JOB } });
+    server.call.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([1, 2]) }] });
+    await settle();
+    expect(stream.state).toBe('connected');
+    expect(got).toEqual([1, 2]);
+    jest.advanceTimersByTime(0);
+    expect(server.call.body).toMatchObject({ wait: 25, subscriptions: { 1: { after: 2, tail_bytes: null }, 2: JOB } });
+    expect(server.calls).toHaveLength(2);
+  });
+
+  it('a poll that is held is given up for one that asks for more', async () => {
+    followLogs();
+    await refused();
+    server.call.answer(200, { frames: [] });
+    await settle();
+    jest.advanceTimersByTime(0);
+    const held = server.call;
+    stream.follow(JOB, {});
+    await settle();
+    expect(server.call).not.toBe(held);
+    expect(server.call.body).toMatchObject({ subscriptions: { 2: JOB } });
+    held.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([1]) }] });
+    await settle();
+    expect(stream.state).toBe('connected');
+  });
+
+  it('a server that answers at once without anything is not asked in a loop', async () => {
+    followLogs();
+    await refused();
+    server.call.answer(200, { frames: [] });
+    await settle();
+    jest.advanceTimersByTime(0);
+    for (let turn = 0; turn < 5; turn += 1) {
+      server.call.answer(200, { frames: [] });
+      await settle();
+      jest.advanceTimersByTime(100);
+    }
+    expect(server.calls.length).toBeLessThan(5);
+  });
+
+  it('the socket is tried again, and takes over without a gap', async () => {
+    const got = followLogs();
+    await refused();
+    server.call.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([1]) }] });
+    await settle();
+    jest.advanceTimersByTime(10_000);
+    expect(server.sockets).toHaveLength(2);
+    const held = server.call;
+    server.socket.open();
+    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 1 });
+    held.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([2]) }] });
+    server.socket.say({ type: 'logs', id: 1, page: logPage([2, 3]) });
+    await settle();
+    expect(got).toEqual([1, 2, 3]);
+    const calls = server.calls.length;
+    jest.advanceTimersByTime(60_000);
+    expect(server.calls).toHaveLength(calls);
+  });
+
+  it('and a socket that is refused again leaves the polls alone', async () => {
+    followLogs();
+    await refused();
+    server.call.answer(200, { frames: [] });
+    await settle();
+    jest.advanceTimersByTime(10_000);
+    server.socket.break();
+    expect(stream.state).toBe('connected');
+    jest.advanceTimersByTime(20_000);
+    expect(server.sockets).toHaveLength(3);
+  });
+
+  it.each([
+    [404, 'missing'],
+    [403, 'not_allowed'],
+    [500, null],
+  ])('an answer %i says what is wrong', async (status, problem) => {
+    followLogs();
+    await refused();
+    server.call.answer(status, '<html>');
+    await settle();
+    expect(stream.problem).toBe(problem);
+    expect(stream.state).toBe(problem === null ? 'reconnecting' : 'offline');
+  });
+});
+
+it('a socket that opens and never says hello is given up', async () => {
+  followLogs();
+  await settle();
+  server.socket.readyState = 1;
+  jest.advanceTimersByTime(10_000);
+  await settle();
+  expect(server.call.url).toContain('/v1/stream');
+});
+
+it('time is the server’s, whatever this browser’s clock says', async () => {
+  followLogs();
+  await settle();
+  server.socket.open('first', { time: Date.now() / 1000 + 3600 });
+  jest.advanceTimersByTime(5_000);
+  expect(stream.now() - Date.now() / 1000).toBeCloseTo(3600, 1);
+});
+
+describe('a tab that nobody sees', () => {
+  function page(visibility: DocumentVisibilityState): Document {
+    return Object.assign(new EventTarget(), { visibilityState: visibility }) as unknown as Document;
+  }
+
+  it('asks for no logs after a while, and has them all when it is seen again', async () => {
+    stream.dispose();
+    const seen = page('visible');
+    begin({}, seen);
+    const got = followLogs();
+    stream.follow(JOB, {});
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1]) });
+    Object.assign(seen, { visibilityState: 'hidden' });
+    seen.dispatchEvent(new Event('visibilitychange'));
+    jest.advanceTimersByTime(31_000);
+    await settle();
+    expect(server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
+    Object.assign(seen, { visibilityState: 'visible' });
+    seen.dispatchEvent(new Event('visibilitychange'));
+    await settle();
+    expect(server.socket.sent.at(-1)).toMatchObject({ type: 'subscribe', id: 1, to: { after: 1 } });
+    server.socket.say({ type: 'logs', id: 1, page: logPage([2]) });
+    expect(got).toEqual([1, 2]);
+  });
+});
+
+it('a listener may follow more, and stop following, while it is told', async () => {
+  const pages: LogPage[] = [];
+  const first = stream.follow(LOGS, {
+    onLogs: page => {
+      pages.push(page);
+      first.dispose();
+      stream.follow({ ...LOGS, rank: 1 }, {});
+    },
+  });
+  await connected();
+  server.socket.say({ type: 'logs', id: 1, page: logPage([1]) });
+  server.socket.say({ type: 'logs', id: 1, page: logPage([2]) });
+  await settle();
+  expect(pages).toHaveLength(1);
+  expect(server.socket.subscribed('logs')?.to).toMatchObject({ rank: 1 });
+});

@@ -1,0 +1,34 @@
+// The list of jobs beside the notebook.
+import { expect, showJobs, test } from './support/lab';
+
+const ENDLESS = `%%gpulayer --nodes 1 --devices 2
+import threading
+print("up", flush=True)
+threading.Event().wait(600)
+`;
+
+test('a running job is listed, and stopped from there', async ({ lab, notebook, page }) => {
+  await notebook.begin(ENDLESS);
+  await expect(notebook.job).toContainText('running');
+  const jobs = await showJobs(page);
+  const row = jobs.getByRole('listitem').first();
+  await expect(row).toContainText('running');
+  await expect(row).toContainText('2 × cpu');
+  await row.getByRole('button', { name: /^Stop/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+  await expect(row).toContainText('cancelled');
+  await expect(notebook.job).toContainText('cancelled');
+  await notebook.hasEnded();
+  await expect.poll(() => lab.devicesHeld()).toBe(0);
+});
+
+test('a job opens in a panel, and is there again after a reload', async ({ notebook, page }) => {
+  await notebook.run('%%gpulayer\nprint("done")\n');
+  await expect(notebook.job).toContainText('succeeded');
+  const jobs = await showJobs(page);
+  await jobs.getByRole('listitem').first().getByRole('button').first().click();
+  const panel = page.locator('.jp-gpulayer-job-panel');
+  await expect(panel).toContainText('succeeded');
+  await page.reload();
+  await expect(page.locator('.jp-gpulayer-job-panel')).toContainText('succeeded', { timeout: 60_000 });
+});

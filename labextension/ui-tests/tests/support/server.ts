@@ -1,0 +1,69 @@
+// The child process with JupyterLab (`../../jupyter_server_for_tests.py`), spoken to line by line.
+import { spawn } from 'node:child_process';
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+
+const FOLDER = path.resolve(__dirname, '../..');
+const PYTHON = process.env.GPULAYER_PYTHON ?? path.resolve(FOLDER, '../../.venv/bin/python');
+
+export class LabServer {
+  url = '';
+
+  static async start(): Promise<LabServer> {
+    const server = new LabServer(spawn(PYTHON, [path.join(FOLDER, 'jupyter_server_for_tests.py')], { stdio: 'pipe' }));
+    server.url = (await server.answer()).url as string;
+    return server;
+  }
+
+  async restart(): Promise<void> {
+    await this.ask('restart');
+  }
+
+  /** How many devices jobs hold at this moment. */
+  async devicesHeld(): Promise<number> {
+    return (await this.ask('held')).held as number;
+  }
+
+  async end(): Promise<void> {
+    const ended = new Promise<void>(resolve => this.child.once('exit', () => resolve()));
+    this.child.stdin.end();
+    await ended;
+  }
+
+  async ask(command: string): Promise<Record<string, unknown>> {
+    this.child.stdin.write(`${command}\n`);
+    return this.answer();
+  }
+
+  private constructor(private readonly child: ChildProcessWithoutNullStreams) {
+    child.stderr.on('data', (data: Buffer) => (this.said += data.toString()));
+    createInterface({ input: child.stdout }).on('line', line => {
+      this.answers.push(JSON.parse(line));
+      this.wake();
+    });
+    child.once('exit', () => {
+      this.isOver = true;
+      this.wake();
+    });
+  }
+
+  private async answer(): Promise<Record<string, unknown>> {
+    while (this.answers.length === 0) {
+      if (this.isOver) {
+        throw new Error(`The server for the tests has ended:\n${this.said.slice(-4000)}`);
+      }
+      await new Promise<void>(resolve => (this.wake = resolve));
+    }
+    const answer = this.answers.shift() as Record<string, unknown>;
+    if (answer.error !== undefined) {
+      throw new Error(String(answer.error));
+    }
+    return answer;
+  }
+
+  private readonly answers: unknown[] = [];
+  private wake: () => void = () => undefined;
+  private isOver = false;
+  private said = '';
+}
