@@ -10,7 +10,7 @@ import atexit
 import threading
 from typing import Any
 
-from gpulayer.errors import GPUlayerError
+from gpulayer.errors import GPUlayerError, Unsupported
 from gpulayer.protocol import CancelJob, RenewLease
 
 KERNEL_LEASE_SECONDS = 30.0
@@ -22,7 +22,20 @@ _lock = threading.Lock()
 
 
 def keep_bound(job: Any) -> None:
-    """Renew the lease of a job of this kernel until it has ended, and cancel it when the kernel ends."""
+    """Renew the lease of a job of this kernel until it has ended, and cancel it when the kernel ends.
+
+    Raises:
+        Unsupported: the control plane knows no leases; the job is stopped, for it would outlive the kernel.
+    """
+    try:
+        job.client.call("renew_lease", RenewLease(job_id=job.id))
+    except GPUlayerError as error:
+        job.cancel(force=True)
+        raise Unsupported(
+            "--bind kernel needs a control plane that watches over this kernel, and this one does not.",
+            found=str(error),
+            fix="Update GPUlayer where the server runs, or leave --bind out and cancel the job yourself.",
+        ) from error
     with _lock:
         if not _bound:
             atexit.register(_cancel_all)

@@ -4,13 +4,11 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { CommandRegistry } from '@lumino/commands';
-import type { Message } from '@lumino/messaging';
-import { Widget } from '@lumino/widgets';
 import { CommandIDs, SETTINGS_ID, SIDEBAR_ID } from './command_ids';
 import { gpulayerIcon } from './icon';
 import type { JobSummary } from './protocol';
 import { JobList } from './sidebar/job_list';
-import { JobsView } from './sidebar/jobs_view';
+import { JobsSidebar } from './sidebar/jobs_sidebar';
 import { IGpulayer } from './tokens';
 import { phaseOf, phaseWord } from './views/state_marks';
 import { took } from './views/units';
@@ -33,6 +31,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     const notes = new EndNotes(app.commands, gpulayer, settingRegistry);
     const list = new JobList(gpulayer.stream, job => notes.say(job));
     const sidebar = new JobsSidebar(list, gpulayer, app.commands);
+    sidebar.title.icon = gpulayerIcon;
     // Notebook 7 has the same side areas, closed until they are asked for.
     app.shell.add(sidebar, 'left', { rank: 600, type: 'GPUlayer' });
     restorer?.add(sidebar, SIDEBAR_ID);
@@ -42,82 +41,6 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
   },
 };
-
-export class JobsSidebar extends Widget {
-  constructor(
-    private readonly list: JobList,
-    gpulayer: Pick<IGpulayer, 'stream' | 'trans'>,
-    commands: Pick<CommandRegistry, 'execute'>,
-  ) {
-    super();
-    const { stream, trans } = gpulayer;
-    this.id = SIDEBAR_ID;
-    this.addClass('jp-gpulayer-sidebar');
-    this.title.icon = gpulayerIcon;
-    this.title.caption = trans.__('GPUlayer jobs');
-    this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', trans.__('GPUlayer jobs'));
-    this.view = new JobsView({
-      list,
-      connection: stream,
-      trans,
-      now: stream.now,
-      actions: {
-        open: jobId => void commands.execute(CommandIDs.openJob, { job_id: jobId }),
-        cancel: jobId =>
-          void commands.execute(CommandIDs.cancelJob, { job_id: jobId, name: list.get(jobId)?.name ?? null }),
-      },
-    });
-    this.node.append(this.view.node);
-  }
-
-  /** Whether jobs are followed while the sidebar is closed, too. */
-  setWatches(watches: boolean): void {
-    this.watches = watches;
-    this.list.follow(this.isVisible || watches);
-  }
-
-  override dispose(): void {
-    if (!this.isDisposed) {
-      this.list.follow(false);
-      this.view.dispose();
-      super.dispose();
-    }
-  }
-
-  protected override onAfterShow(message: Message): void {
-    super.onAfterShow(message);
-    this.see(true);
-  }
-
-  protected override onAfterAttach(message: Message): void {
-    super.onAfterAttach(message);
-    this.see(this.isVisible);
-  }
-
-  protected override onAfterHide(message: Message): void {
-    super.onAfterHide(message);
-    this.see(false);
-  }
-
-  protected override onBeforeDetach(message: Message): void {
-    this.see(false);
-    super.onBeforeDetach(message);
-  }
-
-  protected override onActivateRequest(message: Message): void {
-    super.onActivateRequest(message);
-    this.view.focus();
-  }
-
-  private see(isVisible: boolean): void {
-    this.view.isVisible = isVisible;
-    this.list.follow(isVisible || this.watches);
-  }
-
-  private readonly view: JobsView;
-  private watches = false;
-}
 
 /** Says when a job has ended that ran for long, where the settings want that. */
 class EndNotes {

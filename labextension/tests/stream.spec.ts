@@ -1,7 +1,7 @@
 import type { JobsFrame, LogPage, StreamError } from '../src/protocol';
 import { Stream } from '../src/stream';
 import { FakeServer, settle } from './support/fake_server';
-import { JOB_ID, jobStatus, logPage, metricPage } from './support/records';
+import { JOB_ID, jobStatus, logPage } from './support/records';
 
 const LOGS = { kind: 'logs', job_id: JOB_ID, rank: null, after: 0, tail_bytes: 1000 } as const;
 const JOB = { kind: 'job', job_id: JOB_ID, after_revision: null, shows: false } as const;
@@ -93,77 +93,6 @@ describe('the socket', () => {
       { type: 'unsubscribe', id: 1 },
       { type: 'subscribe', id: 201, to: LOGS },
     ]);
-  });
-});
-
-describe('cursors', () => {
-  it('go on behind what was reached, without the tail', async () => {
-    followLogs();
-    stream.follow({ kind: 'metrics', job_id: JOB_ID, after: 0 }, {});
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
-    server.socket.say({ type: 'metrics', id: 2, page: metricPage([4]) });
-    server.socket.break();
-    jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 5, tail_bytes: null });
-    expect(server.socket.subscribed('metrics')?.to).toMatchObject({ after: 4 });
-  });
-
-  it('drop what has come already', async () => {
-    const got = followLogs();
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
-    server.socket.say({ type: 'logs', id: 1, page: logPage([2, 5, 6]) });
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2]) });
-    expect(got).toEqual([1, 2, 5, 6]);
-  });
-
-  it('move with a page that brings nothing', async () => {
-    followLogs();
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: { chunks: [], next: 9, complete: false } });
-    server.socket.break();
-    jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 9 });
-  });
-
-  it('begin with the tail again where nothing had come', async () => {
-    followLogs();
-    await connected();
-    server.socket.break();
-    jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')?.to).toEqual(LOGS);
-  });
-
-  it('end with a complete page: it is not asked for again', async () => {
-    followLogs();
-    stream.follow(JOB, {});
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1], true) });
-    await settle();
-    expect(server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
-    server.socket.break();
-    jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')).toBeUndefined();
-  });
-
-  it('never lose or double a chunk, wherever connections break', async () => {
-    // Each turn resends some of the last page, adds two chunks and breaks the link.
-    const got = followLogs();
-    for (let turn = 0; turn < 20; turn += 1) {
-      await connected();
-      const after = server.socket.subscribed('logs')!.to as { after: number };
-      expect(after.after).toBe(2 * turn);
-      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn, 2 * turn + 1].filter(Boolean)) });
-      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn + 1, 2 * turn + 2]) });
-      server.socket.break();
-      jest.advanceTimersByTime(1_000);
-    }
-    expect(got).toEqual(Array.from({ length: 40 }, (_none, index) => index + 1));
   });
 });
 
@@ -284,104 +213,6 @@ describe('reconnecting', () => {
     server.socket.break();
     window.dispatchEvent(new Event('online'));
     expect(server.sockets).toHaveLength(2);
-  });
-});
-
-describe('where no socket comes through', () => {
-  async function refused(): Promise<void> {
-    await settle();
-    server.socket.break();
-    await settle();
-  }
-
-  it('one long poll carries all, and cursors move', async () => {
-    const got = followLogs();
-    stream.follow(JOB, {});
-    await refused();
-    expect(server.call.method).toBe('POST');
-    expect(server.call.url).toBe('http://localhost:8888/user/x/gpulayer/v1/stream');
-    expect(server.call.body).toEqual({ wait: 0, subscriptions: { 1: LOGS, 2: JOB } });
-    server.call.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([1, 2]) }] });
-    await settle();
-    expect(stream.state).toBe('connected');
-    expect(got).toEqual([1, 2]);
-    jest.advanceTimersByTime(0);
-    expect(server.call.body).toMatchObject({ wait: 25, subscriptions: { 1: { after: 2, tail_bytes: null }, 2: JOB } });
-    expect(server.calls).toHaveLength(2);
-  });
-
-  it('a poll that is held is given up for one that asks for more', async () => {
-    followLogs();
-    await refused();
-    server.call.answer(200, { frames: [] });
-    await settle();
-    jest.advanceTimersByTime(0);
-    const held = server.call;
-    stream.follow(JOB, {});
-    await settle();
-    expect(server.call).not.toBe(held);
-    expect(server.call.body).toMatchObject({ subscriptions: { 2: JOB } });
-    held.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([1]) }] });
-    await settle();
-    expect(stream.state).toBe('connected');
-  });
-
-  it('a server that answers at once without anything is not asked in a loop', async () => {
-    followLogs();
-    await refused();
-    server.call.answer(200, { frames: [] });
-    await settle();
-    jest.advanceTimersByTime(0);
-    for (let turn = 0; turn < 5; turn += 1) {
-      server.call.answer(200, { frames: [] });
-      await settle();
-      jest.advanceTimersByTime(100);
-    }
-    expect(server.calls.length).toBeLessThan(5);
-  });
-
-  it('the socket is tried again, and takes over without a gap', async () => {
-    const got = followLogs();
-    await refused();
-    server.call.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([1]) }] });
-    await settle();
-    jest.advanceTimersByTime(10_000);
-    expect(server.sockets).toHaveLength(2);
-    const held = server.call;
-    server.socket.open();
-    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 1 });
-    held.answer(200, { frames: [{ type: 'logs', id: 1, page: logPage([2]) }] });
-    server.socket.say({ type: 'logs', id: 1, page: logPage([2, 3]) });
-    await settle();
-    expect(got).toEqual([1, 2, 3]);
-    const calls = server.calls.length;
-    jest.advanceTimersByTime(60_000);
-    expect(server.calls).toHaveLength(calls);
-  });
-
-  it('and a socket that is refused again leaves the polls alone', async () => {
-    followLogs();
-    await refused();
-    server.call.answer(200, { frames: [] });
-    await settle();
-    jest.advanceTimersByTime(10_000);
-    server.socket.break();
-    expect(stream.state).toBe('connected');
-    jest.advanceTimersByTime(20_000);
-    expect(server.sockets).toHaveLength(3);
-  });
-
-  it.each([
-    [404, 'missing'],
-    [403, 'not_allowed'],
-    [500, null],
-  ])('an answer %i says what is wrong', async (status, problem) => {
-    followLogs();
-    await refused();
-    server.call.answer(status, '<html>');
-    await settle();
-    expect(stream.problem).toBe(problem);
-    expect(stream.state).toBe(problem === null ? 'reconnecting' : 'offline');
   });
 });
 

@@ -16,9 +16,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from support.server import RunningServer, running_server  # noqa: E402
+from support.server import RunningServer, running_server
 
-import gpulayer  # noqa: E402
+import gpulayer
 
 CONFIG = """
 from jupyterlab.galata import configure_jupyter_server
@@ -37,6 +37,7 @@ def free_port() -> int:
 
 
 def main() -> None:
+    """Serve until stdin ends."""
     folder = Path(tempfile.mkdtemp(prefix="gpulayer-ui-"))
     config = folder / "config.py"
     config.write_text(CONFIG)
@@ -82,11 +83,13 @@ def devices_held(server: RunningServer) -> int:
 
 
 def start_workers(server: RunningServer) -> None:
+    """One worker with enough devices for every test."""
     with gpulayer.connect(server.url, token=server.client_token) as client:
         client.ensure_local_workers(1, cpu_devices=CPU_DEVICES)
 
 
 def tell(answer: dict[str, Any]) -> None:
+    """Answer the tests."""
     print(json.dumps(answer), flush=True)
 
 

@@ -307,3 +307,47 @@ def test_job_through_the_embedded_control_plane(shell: InteractiveShell, capsys:
         "    raise ValueError(a)",
         "ValueError: 101",
     ]
+
+
+def test_the_cells_value_and_a_name_are_the_handle(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    result = _run(shell, "%%gpulayer --as job\nprint('said')")
+    assert result.result is shell.user_ns["job"]
+    assert repr(result.result).startswith(f"<Job {result.result.id} 'cell-1' succeeded after 0:0")
+    assert len(repr(result.result).splitlines()) == 1
+    capsys.readouterr()
+    failed = _run(shell, "%%gpulayer --as job\nraise SystemExit(3)")
+    assert isinstance(failed.error_in_exec, gpulayer.JobFailed)
+    assert shell.user_ns["job"].exit_code == 3
+    assert [line.text for line in result.result.logs()] == ["said"]  # its client lives as long as the handle
+
+
+def test_defaults_are_kept_checked_and_shown(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(shell, "%gpulayer config nodes=2 devices=4")
+    _run(shell, "%gpulayer config")
+    assert capsys.readouterr().out.splitlines() == ["nodes=2", "devices=4", "view=auto"] * 2
+    _run(shell, "%%gpulayer --dry-run --devices 1\nprint(1)")
+    assert "It asks for 2 workers at once, each with 1 free device" in capsys.readouterr().out
+    assert isinstance(_run(shell, "%gpulayer config devices=0").error_in_exec, InvalidSpec)
+    assert isinstance(_run(shell, "%gpulayer config nodes=many").error_in_exec, UsageError)
+    capsys.readouterr()
+    _run(shell, "%gpulayer config --reset")
+    assert "no defaults" in capsys.readouterr().out
+
+
+def test_autoload_writes_to_the_profile(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gpulayer_jupyter.autoload.config_file", lambda shell: tmp_path / "profile_default" / "ipython_config.py")
+    _run(shell, "%gpulayer autoload")
+    assert str(tmp_path / "profile_default" / "ipython_config.py") in capsys.readouterr().out
+    _run(shell, "%gpulayer autoload --off")
+    assert "%load_ext gpulayer only" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["--as 2x", "--as class", "--bind browser"])
+def test_names_and_bindings_that_there_are_not(line: str, shell: InteractiveShell) -> None:
+    assert isinstance(_run(shell, f"%%gpulayer {line}\nprint(1)").error_in_exec, UsageError)
+
+
+def test_a_job_is_bound_to_its_kernel_through_the_embedded_control_plane_too(shell: InteractiveShell) -> None:
+    assert _run(shell, "%%gpulayer --bind kernel\nprint(1)").success

@@ -50,26 +50,31 @@ class _Stream:
     lines: deque[str] = field(default_factory=deque)
     size: int = 0
     count: int = 0
+    drawn: list[str] | None = None  # the open lines as they stand
 
     def feed(self, chunk: LogChunk) -> None:
         if chunk.attempt != self.attempt:
             self.finish()
             self.attempt = chunk.attempt
+        self.drawn = None
         for text in self.terminal.feed(self.decoder.decode(chunk.data)):
             self._add(text)
 
     def finish(self) -> None:
+        self.drawn = None
         for text in [*self.terminal.feed(self.decoder.decode(b"", final=True)), *self.terminal.finish()]:
             self._add(text)
         self.decoder.reset()
 
     def open_lines(self) -> list[str]:
         """The lines that may still change, translated as if they were final."""
-        translator = copy.copy(self.translator)
-        lines = self.terminal.open_lines()
-        if lines and not lines[-1]:
-            del lines[-1]  # where the cursor stands after a newline
-        return [_cut(text) for line in lines if (text := translator.translate(line)) is not None]
+        if self.drawn is None:
+            translator = copy.copy(self.translator)
+            lines = self.terminal.open_lines()
+            if lines and not lines[-1]:
+                del lines[-1]  # where the cursor stands after a newline
+            self.drawn = [_cut(text) for line in lines if (text := translator.translate(line)) is not None]
+        return self.drawn
 
     def _add(self, line: str) -> None:
         text = self.translator.translate(line)
@@ -186,20 +191,29 @@ class JobView:
 
         `written`: what of a line stands in the notebook's file, where that is not the line itself.
         """
-        streams = {key: [*stream.lines, *stream.open_lines()] for key, stream in self._streams.items() if self._is_shown(key)}
-        shown = self._first_streams(streams, limit_bytes // _STREAM_BYTES)
+        known = [key for key in self._streams if self._is_shown(key)]
+        shown = self._first_streams(known, limit_bytes // _STREAM_BYTES)
+        lines = {key: [*self._streams[key].lines, *self._streams[key].open_lines()] for key in shown}
         marks = {key: mark_of(key[0] if key[0] >= 0 else None, key[1]) for key in shown}
-        costs = {key: [_cost(marks[key], written(text)) for text in streams[key]] for key in shown}
-        room = _shares({key: sum(costs[key]) for key in shown}, limit_bytes - len(shown) * _SKIPPED_BYTES)
+
+        def cost(key: _Key, text: str) -> int:
+            return _cost(marks[key], written(text))
+
+        def size(key: _Key) -> int:
+            # Of what is too much anyway the last lines are all that is looked at.
+            return limit_bytes if self._streams[key].size > limit_bytes else sum(cost(key, text) for text in lines[key])
+
+        room = _shares({key: size(key) for key in shown}, limit_bytes - len(shown) * _SKIPPED_BYTES)
         parts = []
         for key in shown:
-            kept = streams[key][len(streams[key]) - _last_that_fit(costs[key], room[key]) :]
-            skipped = self._streams[key].count + len(streams[key]) - len(self._streams[key].lines) - len(kept)
+            count = _last_that_fit((cost(key, text) for text in reversed(lines[key])), room[key])
+            kept = lines[key][len(lines[key]) - count :]
+            skipped = self._streams[key].count + len(lines[key]) - len(self._streams[key].lines) - len(kept)
             if skipped:
                 parts.append(f"{marks[key]} … {skipped} lines skipped: %gpulayer logs {self.status.job_id}{_rank_option(key[0])}")
             parts.extend(f"{marks[key]} {text}".rstrip() for text in kept)
-        if len(shown) < len(streams):
-            ranks = len({key[0] for key in streams} - {key[0] for key in shown})
+        if len(shown) < len(known):
+            ranks = len({key[0] for key in known} - {key[0] for key in shown})
             parts.append(f"… {ranks or 1} more rank{'s' if ranks > 1 else ''}: %gpulayer logs {self.status.job_id}")
         return parts
 
@@ -254,10 +268,10 @@ def _shares(sizes: dict[_Key, int], room: int) -> dict[_Key, int]:
     return shares
 
 
-def _last_that_fit(costs: list[int], room: int) -> int:
-    """How many of the last ones."""
+def _last_that_fit(costs: Iterable[int], room: int) -> int:
+    """How many of these, the last line's first."""
     count = 0
-    for cost in reversed(costs):
+    for cost in costs:
         room -= cost
         if room < 0:
             break

@@ -55,17 +55,37 @@ class FrontEndProbe:
 
 
 _probes: WeakKeyDictionary[Any, FrontEndProbe] = WeakKeyDictionary()
+_waiting: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def probe_front_end(shell: Any) -> None:
-    """Ask the front end of a kernel's shell, once; elsewhere, and without anywidget, nobody is asked."""
-    if getattr(shell, "kernel", None) is None or shell in _probes:
+    """Ask the front end of a kernel's shell, once; elsewhere, and without anywidget, nobody is asked.
+
+    A kernel that loads the magics at its start has no front end yet: it is asked with the first cell.
+    """
+    if getattr(shell, "kernel", None) is None or shell in _probes or shell in _waiting:
         return
     try:
         major, minor, *_ = importlib.metadata.version("anywidget").split(".")
     except importlib.metadata.PackageNotFoundError:
         return
-    _probes[shell] = FrontEndProbe(f"~{major}.{minor}.*")
+    version = f"~{major}.{minor}.*"
+    if (shell.get_parent() or {}).get("header"):
+        _probes[shell] = FrontEndProbe(version)
+        return
+
+    def ask() -> None:
+        _stop_waiting(shell)
+        _probes[shell] = FrontEndProbe(version)
+
+    _waiting[shell] = ask
+    shell.events.register("pre_execute", ask)
+
+
+def _stop_waiting(shell: Any) -> None:
+    ask = _waiting.pop(shell, None)
+    if ask is not None:
+        shell.events.unregister("pre_execute", ask)
 
 
 def draws_widgets(shell: Any) -> bool:
@@ -76,6 +96,7 @@ def draws_widgets(shell: Any) -> bool:
 
 def forget_front_end(shell: Any) -> None:
     """End the question, where one was asked."""
+    _stop_waiting(shell)
     probe = _probes.pop(shell, None)
     if probe is not None:
         probe.close()

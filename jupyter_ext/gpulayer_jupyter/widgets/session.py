@@ -95,12 +95,14 @@ class JobSession:
                 self._subscribe(content)
             case "unsubscribe":
                 with self._changes:
-                    self._follows.pop(int(content.get("id", 0)), None)
+                    self._follows.pop(content.get("id", 0), None)
             case "request":
                 self._start(lambda: self._answer(content))
 
     def _subscribe(self, content: dict[str, Any]) -> None:
-        number = int(content["id"])
+        number = content.get("id")
+        if not isinstance(number, int) or number <= 0:
+            return  # nobody could be told
         try:
             to: Followed = msgspec.convert(content.get("to"), Followed)
             if isinstance(to, FollowJob | FollowLogs | FollowMetrics) and to.job_id != self._job.id:
@@ -155,7 +157,8 @@ class JobSession:
         self._send({"type": "blocked", "value": blocked})
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Say that nothing more is told."""
+        self._send({"type": "lost"})
         self._stop.set()
         _sessions.discard(self)
 

@@ -45,8 +45,9 @@ export class JobsView {
     return this.current;
   }
 
+  /** To the current job; as long as none is known, to the list, and from there to the first job that comes. */
   focus(): void {
-    this.currentRow()?.open.focus();
+    (this.currentRow()?.open ?? this.node).focus();
   }
 
   /** Times tick only while somebody sees them. */
@@ -93,6 +94,9 @@ export class JobsView {
     }
     this.settleCurrent();
     this.rowsNode.hidden = jobs.length === 0;
+    if (document.activeElement === this.node) {
+      this.focus();
+    }
     this.empty.hidden = !list.isKnown || jobs.length > 0;
     setText(this.counts, this.countWords());
     const said = this.connectionWords();
@@ -195,7 +199,7 @@ export class JobsView {
     return this.current === null ? undefined : this.rows.get(this.current);
   }
 
-  readonly node = element('section', { class: 'jp-gpulayer-jobs' });
+  readonly node = element('section', { class: 'jp-gpulayer-jobs', tabindex: -1 });
   private readonly counts = element('span', { class: 'jp-gpulayer-jobs-counts' });
   private readonly said = element('p', { class: 'jp-gpulayer-jobs-said', role: 'status' });
   private readonly empty = element('div', { class: 'jp-gpulayer-jobs-empty', hidden: true });

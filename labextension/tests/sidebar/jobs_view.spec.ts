@@ -143,6 +143,13 @@ it('is gone through by keys: one row takes part in Tab', () => {
   expect(document.activeElement?.textContent).toContain('job 3');
 });
 
+it('focus that comes before the jobs goes to the first of them', () => {
+  view.focus();
+  expect(document.activeElement).toBe(view.node);
+  say([job(1)]);
+  expect(document.activeElement?.textContent).toContain('job 1');
+});
+
 it('says what is wrong with the connection, and keeps what was known', () => {
   say([job(1)]);
   server.socket.break();

@@ -1,18 +1,32 @@
 // What a job's view outlives: the page, the kernel, the server.
+import type { Locator } from '@playwright/test';
 import { expect, test } from './support/lab';
+import { linesOf } from './support/log';
+import { end, untilTold } from './support/until_told';
 
-/** Goes on until a file is there, so that a test decides when it ends; prints a numbered line each 50 ms. */
-function untilTold(file: string): string {
-  return `%%gpulayer --nodes 1 --devices 2
-import os, threading
-rank, number = os.environ["RANK"], 0
-while not os.path.exists(${JSON.stringify(file)}):
-    print(f"rank {rank} line {number}", flush=True)
-    number += 1
-    threading.Event().wait(0.05)
-print(f"rank {rank} said {number}", flush=True)
-`;
+/** Each numbered line of a rank is there once, in order, up to the last. */
+async function expectAllLines(job: Locator, rank: number): Promise<void> {
+  await job.getByRole('button', { name: `Rank ${rank}` }).click();
+  await expect(job.getByRole('log')).toContainText(`rank ${rank} said`);
+  const lines = await linesOf(job);
+  const count = Number(/said (\d+)/.exec(lines.at(-1) ?? '')?.[1]);
+  expect(count).toBeGreaterThan(0);
+  expect(lines.slice(0, -1)).toEqual(Array.from({ length: count }, (_none, number) => `rank ${rank} line ${number}`));
 }
+
+test('a page that is reloaded at half time misses no line and has none twice', async ({ notebook, page }, info) => {
+  const file = info.outputPath('end');
+  await notebook.begin(untilTold(file));
+  await expect(notebook.job.getByRole('log')).toContainText('line 20');
+  await page.notebook.save();
+  await page.reload();
+  await page.notebook.openByPath(notebook.path);
+  await expect(notebook.job.getByRole('log')).toContainText('line');
+  await end(file);
+  await expect(notebook.job).toContainText('succeeded');
+  await expectAllLines(notebook.job, 0);
+  await expectAllLines(notebook.job, 1);
+});
 
 test('the view goes on when the kernel is restarted', async ({ notebook, page }, info) => {
   const file = info.outputPath('end');
@@ -24,21 +38,15 @@ test('the view goes on when the kernel is restarted', async ({ notebook, page },
   await expect(notebook.job).toContainText('running');
   await end(file);
   await expect(notebook.job).toContainText('succeeded');
+  await expectAllLines(notebook.job, 0);
 });
 
-test('the view recovers when the Jupyter server is restarted', async ({ lab, notebook, page }, info) => {
+test('the view recovers when the Jupyter server is restarted', async ({ lab, notebook }, info) => {
   const file = info.outputPath('end');
   await notebook.begin(untilTold(file));
-  await expect(notebook.job).toContainText('running');
+  await expect(notebook.job.getByRole('log')).toContainText('line 10');
   await lab.restart();
   await end(file);
   await expect(notebook.job).toContainText('succeeded', { timeout: 60_000 });
-  await page.evaluate(() => undefined);
+  await expectAllLines(notebook.job, 1);
 });
-
-async function end(file: string): Promise<void> {
-  const { mkdir, writeFile } = await import('node:fs/promises');
-  const { dirname } = await import('node:path');
-  await mkdir(dirname(file), { recursive: true });
-  await writeFile(file, '');
-}

@@ -182,6 +182,7 @@ def test_all_widgets_are_told_when_a_cell_blocks_the_kernel(parts: Any) -> None:
 
 def test_what_is_closed_says_nothing_more(parts: Any) -> None:
     parts.session.close()
+    assert parts.browser.heard[-1] == {"type": "lost"}
     count = len(parts.browser.heard)
     parts.session.tell_blocked(False)
     session_module.tell_all_blocked(True)

@@ -3,6 +3,7 @@
  * ranks, the search, and what lies before; `lines_bar.ts` and `line_row.ts` draw what is said around the lines and of each.
  */
 import { element } from '../elements';
+import { ownKeys } from '../own_keys';
 import type { RankMark } from '../rank_rows';
 import type { JobSource, Subscription } from '../source';
 import { onThemeChange } from '../theme';
@@ -96,6 +97,7 @@ export class LogsView {
     this.subscriptions = [
       this.model.onChange(changed => this.onChange(changed)),
       onThemeChange(() => this.redraw()),
+      ownKeys(this.node, { finds: true }),
       this.selected.onSelect(() => this.pause()),
       source.logs({ rank: null, tailBytes: TAIL_BYTES }, page => this.model.add(page)),
     ];

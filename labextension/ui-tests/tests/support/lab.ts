@@ -27,6 +27,8 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
     { scope: 'worker', timeout: 120_000 },
   ],
   baseURL: async ({ lab }, use) => use(lab.url.replace(/\/$/, '')),
+  // Its stand-in takes every answer for JSON, and that to an interrupt is empty; sessions end their kernels.
+  kernels: async ({}, use) => use(null),
   mockSettings: { ...galata.DEFAULT_SETTINGS, 'gpulayer:plugin': { notifyJobEnd: false } },
   notebook: async ({ page, tmpPath }, use) => {
     await page.notebook.createNew('job.ipynb');

@@ -1,0 +1,103 @@
+import { Stream } from '../../src/stream';
+import { FakeServer, settle } from '../support/fake_server';
+import { JOB_ID, logPage, metricPage } from '../support/records';
+
+const LOGS = { kind: 'logs', job_id: JOB_ID, rank: null, after: 0, tail_bytes: 1000 } as const;
+const JOB = { kind: 'job', job_id: JOB_ID, after_revision: null, shows: false } as const;
+
+let server: FakeServer;
+let stream: Stream;
+
+beforeEach(() => {
+  jest.useFakeTimers({ doNotFake: ['queueMicrotask'] });
+  server = new FakeServer();
+  stream = new Stream({ settings: server.settings, random: () => 0.5 });
+});
+
+afterEach(() => {
+  stream.dispose();
+  jest.useRealTimers();
+});
+
+/** Follows all ranks' output; gives the sequences that came. */
+function followLogs(): number[] {
+  const got: number[] = [];
+  stream.follow(LOGS, { onLogs: page => got.push(...page.chunks.map(chunk => chunk.sequence)) });
+  return got;
+}
+
+async function connected(instance = 'first'): Promise<void> {
+  await settle();
+  server.socket.open(instance);
+}
+
+describe('cursors', () => {
+  it('go on behind what was reached, without the tail', async () => {
+    followLogs();
+    stream.follow({ kind: 'metrics', job_id: JOB_ID, after: 0 }, {});
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
+    server.socket.say({ type: 'metrics', id: 2, page: metricPage([4]) });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 5, tail_bytes: null });
+    expect(server.socket.subscribed('metrics')?.to).toMatchObject({ after: 4 });
+  });
+
+  it('drop what has come already', async () => {
+    const got = followLogs();
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
+    server.socket.say({ type: 'logs', id: 1, page: logPage([2, 5, 6]) });
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2]) });
+    expect(got).toEqual([1, 2, 5, 6]);
+  });
+
+  it('move with a page that brings nothing', async () => {
+    followLogs();
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: { chunks: [], next: 9, complete: false } });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 9 });
+  });
+
+  it('begin with the tail again where nothing had come', async () => {
+    followLogs();
+    await connected();
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')?.to).toEqual(LOGS);
+  });
+
+  it('end with a complete page: it is not asked for again', async () => {
+    followLogs();
+    stream.follow(JOB, {});
+    await connected();
+    server.socket.say({ type: 'logs', id: 1, page: logPage([1], true) });
+    await settle();
+    expect(server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
+    server.socket.break();
+    jest.advanceTimersByTime(1_000);
+    await connected();
+    expect(server.socket.subscribed('logs')).toBeUndefined();
+  });
+
+  it('never lose or double a chunk, wherever connections break', async () => {
+    // Each turn resends some of the last page, adds two chunks and breaks the link.
+    const got = followLogs();
+    for (let turn = 0; turn < 20; turn += 1) {
+      await connected();
+      const after = server.socket.subscribed('logs')!.to as { after: number };
+      expect(after.after).toBe(2 * turn);
+      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn, 2 * turn + 1].filter(Boolean)) });
+      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn + 1, 2 * turn + 2]) });
+      server.socket.break();
+      jest.advanceTimersByTime(1_000);
+    }
+    expect(got).toEqual(Array.from({ length: 40 }, (_none, index) => index + 1));
+  });
+});
