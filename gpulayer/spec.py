@@ -36,6 +36,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         retries: how often a failed or lost attempt is tried again.
         source: local folder whose source travels with the job; None means that the job needs none (a CommandJob), or
             the script's own folder (a DistributedJob).
+        cells: of a notebook's program, the execution counts of its cells in the order of the manifest, so that its lines can be told as
+            lines of cells; they change from run to run, and so are no part of the source.
 
     Raises:
         InvalidSpec: naming the field, what was asked and what is possible.
@@ -51,6 +53,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     grace_seconds: float = GRACE_SECONDS
     retries: int = 0
     source: str | None = None
+    cells: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _check_devices(self.devices)
@@ -88,6 +91,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
             raise InvalidSpec("Retries are a whole number from 0.", asked=f"retries={self.retries!r}")
         # Lists are welcome from people; stored and sent they are one kind of value, so that equal requests compare equal.
         msgspec.structs.force_setattr(self, "requires", tuple(self.requires))
+        msgspec.structs.force_setattr(self, "cells", tuple(self.cells))
 
 
 class CommandJob(JobSpec, frozen=True, tag="command"):

@@ -28,7 +28,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['src/views/**/*.ts', 'src/widget.ts'],
+    files: ['src/views/**/*.ts', 'src/widget.ts', 'src/widget/**/*.ts', 'src/stream/{asking,backoff,subscriptions}.ts'],
     rules: {
       'no-restricted-imports': [
         'error',

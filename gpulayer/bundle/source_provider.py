@@ -19,12 +19,13 @@ from gpulayer.errors import NotExportable
 
 @dataclass(frozen=True)
 class Source:
-    """What a job runs: a bundle, and the script in it by its relative path."""
+    """What a job runs: a bundle, the script in it by its relative path, and of which cells it was made (`JobSpec.cells`)."""
 
     bundle: Bundle
     script: str
     args: tuple[str, ...]
     title: str
+    cells: tuple[int, ...] = ()
 
 
 class SourceProvider(Protocol):

@@ -136,6 +136,7 @@ def job_from_source(
         timeout_seconds=timeout_seconds,
         grace_seconds=grace_seconds,
         retries=retries,
+        cells=source.cells,
     )
 
 

@@ -6,7 +6,7 @@ The fields are those of `protocol.Frame`; the text is what ranks print. Runs in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,16 @@ import msgspec
 from gpulayer.client.failures import job_failed
 from gpulayer.client.frame_places import file_and_line
 from gpulayer.errors import JobFailed
-from gpulayer.protocol import Frame, JobStatus
-from gpulayer_jupyter.export.script import Program
+from gpulayer.protocol import Frame, JobSource, JobStatus
+from gpulayer_jupyter.export.script import LinePiece, Program
 
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<path>[^"]+)", line (?P<line>\d+)(?P<rest>.*)$')
+_LINES = re.compile(r"(?P<file>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9}) is cell (?P<cell>\d{1,9}) from line (?P<line>\d{1,9})")
 _WORKSPACE = re.compile(r'(?<=")[^"\n]*/source/(?=[^"\n]+")')
+
+
+class _Manifest(msgspec.Struct):
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,26 @@ class CellPlace:
 
     def __str__(self) -> str:
         return f"Cell [{self.cell}], line {self.line}"
+
+
+def program_of_source(source: JobSource, cells: Sequence[int]) -> Program | None:
+    """What is known of a program from its bundle: which lines are of which cell; None where its manifest says nothing of it.
+
+    Args:
+        source: of the job.
+        cells: `JobSpec.cells`.
+    """
+    text = next((file.text for file in source.files if file.path == "manifest.json"), None)
+    try:
+        manifest = msgspec.json.decode(text or "", type=_Manifest)
+    except msgspec.DecodeError:
+        return None
+    found = [entry for line in manifest.lines if (entry := _LINES.fullmatch(line)) and 1 <= int(entry["cell"]) <= len(cells)]
+    pieces = tuple(
+        LinePiece(entry["file"], int(entry["first"]), int(entry["last"]) - int(entry["first"]) + 1, int(entry["cell"]), int(entry["line"]))
+        for entry in found
+    )
+    return Program({piece.file: "" for piece in pieces}, pieces, tuple(cells), ()) if pieces else None
 
 
 def place_in_cells(file: str, line: int, program: Program | None) -> CellPlace | None:

@@ -86,7 +86,8 @@ class GPUlayerMagics(Magics):
         run = recorder_of(self.shell).current
         # Not the last cell that travels: of this one there may be nothing but comments.
         name = f"cell-{run.cell if run is not None else self.shell.execution_count}"
-        spec = job_of(options, script=export.script, name=name, requires=("torch",) if "torch" in export.packages else ())
+        requires = ("torch",) if "torch" in export.packages else ()
+        spec = job_of(options, script=export.script, name=name, requires=requires, cells=export.program.cells)
         client = targets.connect(options.target)
         job = None
         try:
@@ -149,7 +150,9 @@ def _check_detached(options: Namespace, client: Client) -> None:
         )
 
 
-def job_of(options: Namespace, *, script: str, name: str | None = None, requires: tuple[str, ...] = ()) -> AnyJob:
+def job_of(
+    options: Namespace, *, script: str, name: str | None = None, requires: tuple[str, ...] = (), cells: tuple[int, ...] = ()
+) -> AnyJob:
     """The job that these options ask for; its ranks start warm where that is possible, unless a launcher is named (ADR-0035).
 
     Raises:
@@ -161,6 +164,7 @@ def job_of(options: Namespace, *, script: str, name: str | None = None, requires
         devices=options.devices,
         launcher=options.launcher or ("auto" if options.nodes * options.devices > 1 else None),
         requires=requires,
+        cells=cells,
         name=options.name or name,
         accelerator=options.accelerator,
         env=dict(options.env),

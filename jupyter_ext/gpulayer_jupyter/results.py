@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpulayer.client.following import Following, follow_through_interrupts
-from gpulayer.errors import JobFailed
-from gpulayer.protocol import JobStatus, LogPage
-from gpulayer_jupyter.cell_places import tell_in_cells
+from gpulayer.errors import GPUlayerError, JobFailed
+from gpulayer.protocol import GetSource, JobStatus, LogPage
+from gpulayer_jupyter.cell_places import program_of_source, tell_in_cells
 from gpulayer_jupyter.export.script import Program
 from gpulayer_jupyter.output.choose import place_for
 from gpulayer_jupyter.output.display import OutputPlace
@@ -22,7 +22,7 @@ from gpulayer_jupyter.output.view_text import JobView
 from gpulayer_jupyter.rich_output import publish
 
 PROGRAMS_KEPT = 200
-"""Of how many jobs this kernel remembers what they ran; the tracebacks of older ones are shown as the ranks wrote them."""
+"""Of how many jobs this kernel remembers what they ran; of others it is read from their source."""
 _programs: dict[str, Program] = {}
 
 
@@ -31,6 +31,22 @@ def remember_program(job: Any, program: Program) -> None:
     _programs[job.id] = program
     while len(_programs) > PROGRAMS_KEPT:
         del _programs[next(iter(_programs))]
+
+
+def program_of(job: Any) -> Program | None:
+    """What the job runs, for its lines to be told as lines of cells; None where it was made of no cells."""
+    if not job.status.spec.cells:
+        return None
+    if job.id not in _programs:
+        try:
+            source = job.client.call_patiently("read_source", GetSource(job_id=job.id))
+        except GPUlayerError:
+            return None  # its tracebacks are shown as the ranks wrote them
+        program = program_of_source(source, job.status.spec.cells)
+        if program is None:
+            return None
+        remember_program(job, program)
+    return _programs[job.id]
 
 
 def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None) -> JobView:
@@ -64,7 +80,7 @@ def watch_to_end(job: Any, shell: Any) -> None:
         JobFailed: it did not succeed; shown as the guilty rank's own traceback.
         KeyboardInterrupt: after an interrupt; the job goes on.
     """
-    program = _programs.get(job.id)
+    program = program_of(job)
     view = JobView(job.status, where=job.client.place, program=program)
     display = place_for(shell, job)
     following = Following(job, displays=True)

@@ -65,6 +65,11 @@ export interface CommandJob {
    * own folder (a DistributedJob).
    */
   source: string | null;
+  /**
+   * of a notebook's program, the execution counts of its cells in the order of the manifest, so that its lines can be
+   * told as lines of cells; they change from run to run, and so are no part of the source.
+   */
+  cells: number[];
 }
 
 /** A token with which one worker may register, once. */
@@ -111,6 +116,11 @@ export interface DistributedJob {
    * own folder (a DistributedJob).
    */
   source: string | null;
+  /**
+   * of a notebook's program, the execution counts of its cells in the order of the manifest, so that its lines can be
+   * told as lines of cells; they change from run to run, and so are no part of the source.
+   */
+  cells: number[];
   /** path of the script, relative to `source`. */
   script: string;
   /** its arguments. */

@@ -7,7 +7,7 @@ import type { Connection, ConnectionState, Subscription } from './views/source';
 import { PROTOCOL_VERSION } from './protocol';
 import type { Followed } from './protocol';
 import { asError } from './requests';
-import { backoffMs, RECONNECT, SOCKET_AGAIN } from './stream/backoff';
+import { backoffMs, RECONNECT, SELDOM } from './stream/backoff';
 import type { Link, LinkEvents } from './stream/link';
 import { PollLink } from './stream/poll';
 import { SocketLink } from './stream/socket';
@@ -196,7 +196,7 @@ export class Stream implements Connection {
         });
         this.trial = trial;
       },
-      backoffMs(attempt, SOCKET_AGAIN, this.random()),
+      backoffMs(attempt, SELDOM, this.random()),
     );
   }
 
@@ -242,7 +242,9 @@ export class Stream implements Connection {
     const attempt = this.attempts++;
     this.become(this.refusal !== null || attempt + 1 >= TRIES_UNTIL_OFFLINE ? 'offline' : 'reconnecting');
     clearTimeout(this.retryTimer);
-    this.retryTimer = setTimeout(() => this.connect(), backoffMs(attempt, RECONNECT, this.random()));
+    // A server that says no is asked seldom: it fills its log with that.
+    const pace = this.refusal === null ? RECONNECT : SELDOM;
+    this.retryTimer = setTimeout(() => this.connect(), backoffMs(attempt, pace, this.random()));
   }
 
   private disconnect(): void {

@@ -27,6 +27,8 @@ configure_jupyter_server(c)
 c.LabApp.news_url = None
 """
 CPU_DEVICES = 4
+STOP_SECONDS = 60.0
+"""It ends its kernels first, one that runs a cell by force."""
 
 
 def free_port() -> int:
@@ -64,9 +66,10 @@ def carry_out(server: RunningServer, command: str) -> dict[str, Any]:
     """Do what one line asks for."""
     match command:
         case "restart":
-            server.restart()
+            server.stop(timeout=STOP_SECONDS)
+            server.start()
         case "stop":
-            server.stop()
+            server.stop(timeout=STOP_SECONDS)
         case "start":
             server.start()
         case "held":

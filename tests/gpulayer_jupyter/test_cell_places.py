@@ -6,13 +6,14 @@ import ast
 from typing import Any
 
 import pytest
-from gpulayer_jupyter.cell_places import CellPlace, place_in_cells, tell_in_cells
+from gpulayer_jupyter.cell_places import CellPlace, place_in_cells, program_of_source, tell_in_cells
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program
 from support.client import job_status
+from support.notebook import export_after
 
 from gpulayer.client.failures import job_failed
-from gpulayer.protocol import Failure, Frame, JobStatus, RankError, RankOutcome, TaskStatus, ThreadStack, WorkerId
+from gpulayer.protocol import Failure, Frame, JobSource, JobStatus, RankError, RankOutcome, SourceFile, TaskStatus, ThreadStack, WorkerId
 from gpulayer.states import AttemptState, JobState
 
 SOURCE = "/h/workspaces/b1/j1.0-1/source"
@@ -53,6 +54,21 @@ def _failed_job() -> JobStatus:
 def test_a_line_of_the_program_is_a_line_of_a_cell(file: str, line: int, place: CellPlace | None) -> None:
     assert place_in_cells(file, line, PROGRAM) == place
     assert place_in_cells(file, line, None) is None
+
+
+def test_another_kernel_finds_the_cells_in_the_source() -> None:
+    export = export_after(["def f():\n    return 1"], "x = f()\nprint(x)")
+    files = {path: content for path, content in export.bundle.files.items() if isinstance(content, bytes)}
+    source = JobSource(files=tuple(SourceFile(path=path, size_bytes=len(text), text=text.decode()) for path, text in files.items()))
+    found = program_of_source(source, export.program.cells)
+    assert found is not None
+    assert (found.lines, found.cells, found.files.keys()) == (export.program.lines, export.program.cells, export.program.files.keys())
+
+
+@pytest.mark.parametrize("manifest", [None, "", "[]", '{"lines": ["cell.py:1-2 is cell 3 from line 1", "x"]}', '{"lines": 3}'])
+def test_a_source_without_cells_has_none(manifest: str | None) -> None:
+    file = SourceFile(path="manifest.json", size_bytes=1, text=manifest)
+    assert program_of_source(JobSource(files=(file,)), (4, 7)) is None
 
 
 def test_what_is_said_names_cells() -> None:

@@ -71,8 +71,9 @@ class NotebookProvider:
             raise NotExportable("No cell is running whose source could travel.", fix="Call it from a cell.")
         if run.fits is not None:
             run.fits.bind(self._shell.user_ns)
-        self._export = _export(self._shell, run, run.raw, first_line=1, through=executing_place(self._shell.user_ns).position)
-        return Source(bundle=self._export.bundle, script=self._export.script, args=(), title=f"cell-{run.cell}")
+        export = _export(self._shell, run, run.raw, first_line=1, through=executing_place(self._shell.user_ns).position)
+        self._export = export
+        return Source(bundle=export.bundle, script=export.script, args=(), title=f"cell-{run.cell}", cells=export.program.cells)
 
     @shown
     def follow(self, job: Any) -> None:

@@ -6,8 +6,8 @@ export interface BackoffOptions {
 }
 
 export const RECONNECT: BackoffOptions = { firstMs: 500, mostMs: 15_000 };
-/** Polling works meanwhile, so a proxy that refuses sockets is asked ever more rarely. */
-export const SOCKET_AGAIN: BackoffOptions = { firstMs: 10_000, mostMs: 300_000 };
+/** For what was refused: a socket while polls work, or a server that has no GPUlayer. */
+export const SELDOM: BackoffOptions = { firstMs: 10_000, mostMs: 300_000 };
 
 /** Milliseconds before try number `attempt` (0: the first again); `random` in [0, 1) spreads it over its upper half. */
 export function backoffMs(attempt: number, options: BackoffOptions, random: number): number {

@@ -5,7 +5,7 @@
 import type { Failure, Frame, JobStatus } from '../protocol';
 import { button, element, type Child } from './elements';
 import { signalName } from './exit_words';
-import { inFunction, otherRanks, ownFrame, sourcePath } from './frame_places';
+import { type CellPlaces, inFunction, otherRanks, ownFrame, sourcePath } from './frame_places';
 import { nodeCount } from './job_words';
 import type { Translator } from './source';
 import { stackGroups } from './stacks';
@@ -22,6 +22,8 @@ export class FailureCard {
   private readonly _trans: Translator;
   private readonly _showPlace: ShowPlace | null;
   private _drawn = '';
+  private _cells: CellPlaces | null = null;
+  private _status: JobStatus | null = null;
 
   constructor(trans: Translator, showPlace: ShowPlace | null) {
     this._trans = trans;
@@ -29,7 +31,17 @@ export class FailureCard {
     this.node = element('section', { class: 'jp-gpulayer-failure', 'aria-label': trans.__('Failure'), hidden: true });
   }
 
+  /** Tell places as lines of the notebook's cells from here on. */
+  setCells(cells: CellPlaces): void {
+    this._cells = cells;
+    this._drawn = '';
+    if (this._status !== null) {
+      this.update(this._status);
+    }
+  }
+
   update(status: JobStatus): void {
+    this._status = status;
     const failure = status.state === 'failed' ? status.failure : null;
     const key = failure === null ? '' : `${status.attempt} ${JSON.stringify(failure)}`;
     this.node.hidden = failure === null;
@@ -68,7 +80,7 @@ export class FailureCard {
   }
 
   private _placeName(frame: Frame): Child {
-    const text = inFunction(frame, this._trans);
+    const text = inFunction(frame, this._trans, this._cells);
     const path = sourcePath(frame.file);
     const show = this._showPlace;
     if (path === null || show === null) {
@@ -81,7 +93,9 @@ export class FailureCard {
   }
 
   private _others(status: JobStatus): Node[] {
-    return otherRanks(status, this._trans).map(line => element('p', { class: 'jp-gpulayer-failure-others' }, line));
+    return otherRanks(status, this._trans, this._cells).map(line =>
+      element('p', { class: 'jp-gpulayer-failure-others' }, line),
+    );
   }
 
   private _folded(status: JobStatus, failure: Failure): Node[] {

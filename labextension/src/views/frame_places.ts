@@ -66,10 +66,43 @@ export function fileAndLine(frame: Frame): string {
   return `${shortFile(frame.file)}:${frame.line}`;
 }
 
-/** `main.py:14 in train`; without the function for a line of the module itself. */
-export function inFunction(frame: Frame, trans: Translator): string {
-  const place = fileAndLine(frame);
+/** `main.py:14 in train`, or `Cell [8], line 6 in train` where that is known; without the function for a line of the module itself. */
+export function inFunction(frame: Frame, trans: Translator, cells: CellPlaces | null = null): string {
+  const place = cells?.name(frame, trans) ?? fileAndLine(frame);
   return frame.function === '<module>' ? place : trans.__('%1 in %2', place, frame.function);
+}
+
+const LINES = /^(.+):(\d{1,9})-(\d{1,9}) is cell (\d{1,9}) from line (\d{1,9})$/;
+
+/** Which lines of a program are of which cell of its notebook: from the bundle's manifest and the cells that the job names. */
+export class CellPlaces {
+  private readonly _pieces: { file: string; first: number; last: number; cell: number; line: number }[] = [];
+
+  constructor(manifest: string, cells: readonly number[]) {
+    for (const text of manifestLines(manifest)) {
+      const [, file, first, last, number, line] = LINES.exec(text) ?? [];
+      const cell = cells[Number(number) - 1];
+      if (file !== undefined && cell !== undefined) {
+        this._pieces.push({ file, first: Number(first), last: Number(last), cell, line: Number(line) });
+      }
+    }
+  }
+
+  /** `Cell [8], line 6`; null for a line of no cell. */
+  name(frame: Frame, trans: Translator): string | null {
+    const path = sourcePath(frame.file);
+    const piece = this._pieces.find(each => each.file === path && each.first <= frame.line && frame.line <= each.last);
+    return piece ? trans.__('Cell [%1], line %2', piece.cell, piece.line + frame.line - piece.first) : null;
+  }
+}
+
+function manifestLines(manifest: string): string[] {
+  try {
+    const { lines } = (JSON.parse(manifest) ?? {}) as { lines?: unknown };
+    return Array.isArray(lines) ? lines.filter(line => typeof line === 'string') : [];
+  } catch {
+    return []; // not a notebook's program
+  }
 }
 
 /** The main thread's stack, or the first where none is known to be it. */
@@ -78,7 +111,11 @@ export function mainStack(stacks: readonly ThreadStack[]): ThreadStack | null {
 }
 
 /** `in all_reduce, main.py:14` or `at main.py:14 in train`; null where no stack is known. */
-export function activityOf(stacks: readonly ThreadStack[], trans: Translator): string | null {
+export function activityOf(
+  stacks: readonly ThreadStack[],
+  trans: Translator,
+  cells: CellPlaces | null = null,
+): string | null {
   const main = mainStack(stacks);
   if (main === null) {
     return null;
@@ -88,7 +125,9 @@ export function activityOf(stacks: readonly ThreadStack[], trans: Translator): s
     return trans.__('starting or ending'); // its main thread held no line of the script
   }
   const called = calledFromThere(main.frames);
-  return called === null ? trans.__('at %1', inFunction(own, trans)) : trans.__('in %1, %2', called, fileAndLine(own));
+  return called === null
+    ? trans.__('at %1', inFunction(own, trans, cells))
+    : trans.__('in %1, %2', called, cells?.name(own, trans) ?? fileAndLine(own));
 }
 
 /** All outcomes of a job in the order of ranks. */
@@ -97,7 +136,7 @@ export function outcomesOf(status: JobStatus): RankOutcome[] {
 }
 
 /** How those ended that did not fail first, in a line; then what the stopped ones were doing, a line for all that did the same. */
-export function otherRanks(status: JobStatus, trans: Translator): string[] {
+export function otherRanks(status: JobStatus, trans: Translator, cells: CellPlaces | null = null): string[] {
   const guilty = status.failure?.rank ?? null;
   const ranks = outcomesOf(status);
   return [
@@ -105,7 +144,7 @@ export function otherRanks(status: JobStatus, trans: Translator): string[] {
       ranks.filter(rank => rank.rank !== guilty),
       trans,
     ),
-    ...whatTheyDid(ranks, trans),
+    ...whatTheyDid(ranks, trans, cells),
   ];
 }
 
@@ -127,10 +166,10 @@ function howTheyEnded(others: readonly RankOutcome[], trans: Translator): string
 }
 
 /** Of a job whose time was up the first rank too: it failed by nothing else. */
-function whatTheyDid(ranks: readonly RankOutcome[], trans: Translator): string[] {
+function whatTheyDid(ranks: readonly RankOutcome[], trans: Translator, cells: CellPlaces | null): string[] {
   const doing = new Map<string, number[]>();
   for (const rank of ranks) {
-    const activity = activityOf(rank.stacks, trans);
+    const activity = activityOf(rank.stacks, trans, cells);
     if (activity !== null) {
       doing.set(activity, [...(doing.get(activity) ?? []), rank.rank]);
     }

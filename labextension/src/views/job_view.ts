@@ -5,6 +5,7 @@
 import type { JobStatus, StreamError } from '../protocol';
 import { element, setText } from './elements';
 import { failureTitle, FailureCard } from './failure_card';
+import { CellPlaces } from './frame_places';
 import { errorText, Header } from './header';
 import { phaseOfStatus } from './job_words';
 import { LogsView } from './logs/logs_view';
@@ -50,6 +51,7 @@ export class JobView {
   private _waterfall: Waterfall | null = null;
   private _program: Program | null = null;
   private _status: JobStatus | null = null;
+  private _hasAskedForCells = false;
 
   constructor(source: JobSource, options: JobViewOptions = {}) {
     const { trans } = source;
@@ -126,7 +128,9 @@ export class JobView {
     this._tabs.offer('output', hasBegun);
     this._tabs.offer('ranks', status.tasks.length > 0);
     this._tabs.offer('start-up', status.started_at !== null);
-    this._tabs.offer('source', hasBegun && (status.spec.kind === 'distributed' || status.spec.source !== null));
+    const hasSource = status.spec.kind === 'distributed' || status.spec.source !== null || status.spec.cells.length > 0;
+    this._tabs.offer('source', hasBegun && hasSource);
+    this._tellInCells(status);
     this._update();
     this._announce(before, status);
   }
@@ -142,6 +146,22 @@ export class JobView {
     } else if (this._tabs.selected === 'start-up') {
       this._waterfall?.update(status);
     }
+  }
+
+  /** Of a notebook's program, a failure's places are told as the cells have them; those of any other stay as they are. */
+  private _tellInCells(status: JobStatus): void {
+    const { cells } = status.spec;
+    if (this._hasAskedForCells || status.state !== 'failed' || cells.length === 0) {
+      return;
+    }
+    this._hasAskedForCells = true;
+    this._source.readSource().then(
+      ({ files }) => {
+        const manifest = files.find(file => file.path === 'manifest.json')?.text;
+        this._failure.setCells(new CellPlaces(manifest ?? '', cells));
+      },
+      () => {}, // the places stay those of the program's files
+    );
   }
 
   /** Said aloud when the state changes, not when a notebook with an old job is opened. */

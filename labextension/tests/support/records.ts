@@ -21,6 +21,7 @@ export function jobStatus(values: Partial<JobStatus> = {}): JobStatus {
       grace_seconds: 10,
       retries: 0,
       source: null,
+      cells: [],
       script: 'main.py',
       args: [],
       launcher: 'auto',

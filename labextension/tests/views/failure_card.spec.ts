@@ -1,5 +1,6 @@
 import type { Failure, JobStatus } from '../../src/protocol';
 import { FailureCard, failureTitle } from '../../src/views/failure_card';
+import { CellPlaces } from '../../src/views/frame_places';
 import { plainTranslator } from '../support/fake_source';
 import { failed, killed, many, running } from '../support/jobs';
 
@@ -76,3 +77,30 @@ test('an update of something else leaves what is unfolded as it is', () => {
   card.update(running());
   expect(card.node.hidden).toBe(true);
 });
+
+test('places in a program made of cells are told as lines of the cells', () => {
+  const lines = [
+    'main.py:12-14 is cell 1 from line 4',
+    'main.py:16-16 is cell 2 from line 1',
+    'main.py:17-18 is cell 9 from line 1',
+  ];
+  const card = new FailureCard(plainTranslator, jest.fn());
+  card.update(failed());
+  card.setCells(new CellPlaces(JSON.stringify({ lines: [...lines, 7, 'no line'] }), [8, 12]));
+  expect(texts(card.node, '.jp-gpulayer-failure-place')).toEqual([
+    'Cell [8], line 6 in train_steploss = criterion(model(x), y[:32])',
+  ]);
+  expect(texts(card.node, '.jp-gpulayer-failure-others')[1]).toBe(
+    'Ranks 0, 2, 3 were in all_reduce, Cell [12], line 1.',
+  );
+});
+
+test.each(['', 'no JSON', '[]', 'null', '{"lines": 3}'])(
+  'a manifest that says nothing changes nothing: %s',
+  manifest => {
+    const card = new FailureCard(plainTranslator, null);
+    card.setCells(new CellPlaces(manifest, [8]));
+    card.update(failed());
+    expect(texts(card.node, '.jp-gpulayer-failure-place')[0]).toContain('main.py:14 in train_step');
+  },
+);

@@ -33,7 +33,7 @@ test('the view goes on when the kernel is restarted', async ({ notebook, page },
   await notebook.begin(untilTold(file));
   await expect(notebook.job).toContainText('running');
   await page.menu.clickMenuItem('Kernel>Restart Kernel…');
-  await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Confirm Kernel Restart' }).click();
   await expect(page.getByRole('dialog')).toHaveCount(0);
   await expect(notebook.job).toContainText('running');
   await end(file);

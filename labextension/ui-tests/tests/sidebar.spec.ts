@@ -26,9 +26,14 @@ test('a job opens in a panel, and is there again after a reload', async ({ noteb
   await notebook.run('%%gpulayer\nprint("done")\n');
   await expect(notebook.job).toContainText('succeeded');
   const jobs = await showJobs(page);
+  const saved = page.waitForRequest(
+    request =>
+      request.method() === 'PUT' && /workspaces/.test(request.url()) && !!request.postData()?.includes('gpulayer-job:'),
+  );
   await jobs.getByRole('listitem').first().getByRole('button').first().click();
   const panel = page.locator('.jp-gpulayer-job-panel');
   await expect(panel).toContainText('succeeded');
+  await saved;
   await page.reload();
   await expect(page.locator('.jp-gpulayer-job-panel')).toContainText('succeeded', { timeout: 60_000 });
 });

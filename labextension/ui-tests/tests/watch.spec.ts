@@ -1,5 +1,6 @@
 // A job under its cell: watched, switched between ranks, searched.
-import { expect, test } from './support/lab';
+import { expect, Notebook, test } from './support/lab';
+import { linesOf } from './support/log';
 
 test('two ranks are watched, one of them alone, and a line is found', async ({ notebook }) => {
   await notebook.run(`%%gpulayer --nodes 1 --devices 2
@@ -22,4 +23,14 @@ for number in range(200):
   await job.getByRole('textbox', { name: 'Find in the output' }).fill('line 57');
   await job.getByRole('button', { name: 'Next match' }).click();
   await expect(log).toContainText('rank 1 line 57');
+});
+
+test('where no WebSocket comes through, polls bring the same', async ({ page, tmpPath }) => {
+  await page.routeWebSocket(/gpulayer\/v1\/stream/, socket => socket.close());
+  await page.reload();
+  const notebook = await Notebook.create(page, tmpPath);
+  await notebook.run('%%gpulayer\nfor number in range(300):\n    print(f"line {number}", flush=True)\n');
+  await expect(notebook.job).toContainText('succeeded');
+  await expect(notebook.job.getByRole('log')).toContainText('line 299');
+  expect(await linesOf(notebook.job)).toEqual(Array.from({ length: 300 }, (_none, number) => `line ${number}`));
 });

@@ -10,6 +10,8 @@ interface OpenNotebook {
 }
 
 interface Fixtures {
+  /** Ends what a test has left running. */
+  noSessions: void;
   notebook: Notebook;
 }
 
@@ -27,22 +29,41 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
     { scope: 'worker', timeout: 120_000 },
   ],
   baseURL: async ({ lab }, use) => use(lab.url.replace(/\/$/, '')),
-  // Its stand-in takes every answer for JSON, and that to an interrupt is empty; sessions end their kernels.
+  // Galata's stand-ins for these fail with the server when it restarts, and take an interrupt's empty answer for JSON.
   kernels: async ({}, use) => use(null),
+  sessions: async ({}, use) => use(null),
+  terminals: async ({}, use) => use(null),
+  noSessions: [
+    async ({ request }, use) => {
+      await use();
+      for (const { id } of (await (await request.get('/api/sessions')).json()) as { id: string }[]) {
+        await request.delete(`/api/sessions/${id}`);
+      }
+    },
+    { auto: true },
+  ],
   mockSettings: { ...galata.DEFAULT_SETTINGS, 'gpulayer:plugin': { notifyJobEnd: false } },
-  notebook: async ({ page, tmpPath }, use) => {
-    await page.notebook.createNew('job.ipynb');
-    const notebook = new Notebook(page, `${tmpPath}/job.ipynb`);
-    await notebook.run('%load_ext gpulayer');
-    await use(notebook);
-  },
+  // As Galata's, but that a page which is loaded again shows what was open, and no launcher.
+  waitForApplication: async ({}, use) =>
+    use(async page => {
+      await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+      await page.locator('#jp-main-dock-panel').getByRole('tab').first().waitFor();
+    }),
+  notebook: async ({ page, tmpPath }, use) => use(await Notebook.create(page, tmpPath)),
 });
 
 export { expect };
 
 /** The notebook in front. */
 export class Notebook {
-  constructor(
+  static async create(page: IJupyterLabPageFixture, folder: string): Promise<Notebook> {
+    await page.notebook.createNew('job.ipynb');
+    const notebook = new Notebook(page, `${folder}/job.ipynb`);
+    await notebook.run('%load_ext gpulayer');
+    return notebook;
+  }
+
+  private constructor(
     readonly page: IJupyterLabPageFixture,
     readonly path: string,
   ) {}
