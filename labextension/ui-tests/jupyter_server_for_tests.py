@@ -41,6 +41,8 @@ def free_port() -> int:
 def main() -> None:
     """Serve until stdin ends."""
     folder = Path(tempfile.mkdtemp(prefix="gpulayer-ui-"))
+    temporary = folder / "tmp"  # Galata's configuration makes folders there and leaves them
+    temporary.mkdir()
     config = folder / "config.py"
     config.write_text(CONFIG)
     try:
@@ -50,7 +52,7 @@ def main() -> None:
             root_dir=folder / "root",
             extra=(f"--config={config}",),
             # Ranks that import torch for themselves take seconds each.
-            env={"JUPYTERLAB_GALATA_ROOT_DIR": str(folder / "root"), "GPULAYER_WARM": "ahead"},
+            env={"JUPYTERLAB_GALATA_ROOT_DIR": str(folder / "root"), "TMPDIR": str(temporary), "GPULAYER_WARM": "ahead"},
             module=("jupyterlab",),
             port=free_port(),
         ) as server:

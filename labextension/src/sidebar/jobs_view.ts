@@ -199,7 +199,7 @@ export class JobsView {
     return this.current === null ? undefined : this.rows.get(this.current);
   }
 
-  readonly node = element('section', { class: 'jp-gpulayer-jobs', tabindex: -1 });
+  readonly node = element('section', { class: 'jp-gpulayer-view jp-gpulayer-jobs', tabindex: -1 });
   private readonly counts = element('span', { class: 'jp-gpulayer-jobs-counts' });
   private readonly said = element('p', { class: 'jp-gpulayer-jobs-said', role: 'status' });
   private readonly empty = element('div', { class: 'jp-gpulayer-jobs-empty', hidden: true });

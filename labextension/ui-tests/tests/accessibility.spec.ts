@@ -20,10 +20,10 @@ for (const theme of ['light', 'dark']) {
     );
     await expect(notebook.job).toContainText('succeeded');
     await expect(notebook.job.getByRole('log')).toContainText('out');
-    await expectNoViolations(page, '.jp-gpulayer-view');
+    await expectNoViolations(page, '.jp-Notebook .jp-gpulayer-view');
     for (const name of ['Ranks', 'Start-up', 'Source']) {
       await notebook.job.getByRole('tab', { name: new RegExp(`^${name}`) }).click();
-      await expectNoViolations(page, '.jp-gpulayer-view');
+      await expectNoViolations(page, '.jp-Notebook .jp-gpulayer-view');
     }
     await notebook.run('%%gpulayer --nodes 1 --devices 2\nraise ValueError("no")\n');
     await expect(notebook.job).toContainText('ValueError: no');
@@ -49,8 +49,8 @@ test('jobs are gone through, opened and searched by keyboard alone', async ({ no
   await expect(panel.getByRole('log')).toContainText('first');
   await panel.getByRole('log').focus();
   await page.keyboard.press('/');
-  await expect(panel.getByRole('textbox', { name: 'Find in the output' })).toBeFocused();
+  await expect(panel.getByRole('searchbox', { name: 'Find in the output' })).toBeFocused();
   await page.keyboard.type('first');
   await page.keyboard.press('Escape');
-  await expect(panel.getByRole('textbox', { name: 'Find in the output' })).toBeHidden();
+  await expect(panel.getByRole('searchbox', { name: 'Find in the output' })).toBeHidden();
 });

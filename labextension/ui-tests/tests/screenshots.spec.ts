@@ -44,6 +44,7 @@ threading.Event().wait(600)
 `);
       await expect(notebook.job).toContainText('running');
       await expect(notebook.job).toContainText('epoch 2/3');
+      await notebook.job.scrollIntoViewIfNeeded();
       await page.screenshot({ path: path.join(FOLDER, `jupyterlab-${theme}.png`) });
       await page.menu.clickMenuItem('Kernel>Interrupt Kernel');
       await notebook.hasEnded();

@@ -20,7 +20,7 @@ for number in range(200):
   await expect(log).toContainText('rank 1 line 199');
   await expect(log).not.toContainText('rank 0');
   await job.getByRole('button', { name: /^Find in the output/ }).click();
-  await job.getByRole('textbox', { name: 'Find in the output' }).fill('line 57');
+  await job.getByRole('searchbox', { name: 'Find in the output' }).fill('line 57');
   await job.getByRole('button', { name: 'Next match' }).click();
   await expect(log).toContainText('rank 1 line 57');
 });

@@ -98,7 +98,7 @@ export class Notebook {
 
   /** The newest job's output. */
   get job(): Locator {
-    return this.page.locator('.jp-gpulayer-view').last();
+    return this.page.locator('.jp-Notebook .jp-gpulayer-view').last();
   }
 
   private isEmpty = true;

@@ -3,8 +3,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** Two ranks that print a numbered line each 50 ms until `file` is there, and then how many there were. */
-export function untilTold(file: string): string {
-  return `%%gpulayer --nodes 1 --devices 2
+export function untilTold(file: string, options = ''): string {
+  return `%%gpulayer --nodes 1 --devices 2 ${options}
 import os, threading
 rank, number = os.environ["RANK"], 0
 while not os.path.exists(${JSON.stringify(file)}):
