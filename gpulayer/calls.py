@@ -126,9 +126,7 @@ CALLS: dict[str, Call] = {
         _call("list_jobs", "GET /v1/jobs", ListJobs, JobList, _R, _C, summary="Jobs, newest first"),
         _call("wait_job", "GET /v1/jobs/{job_id}", GetJob, JobStatus, _R, _C, summary="One job, now or once it has changed or ended"),
         _call("cancel", "POST /v1/jobs/{job_id}/cancel", CancelJob, JobStatus, _WR, _C, summary="Stop a job"),
-        _call(
-            "renew_lease", "POST /v1/jobs/{job_id}/lease", RenewLease, LeaseRenewed, _WR, _C, summary="A bound job's client is alive"
-        ),
+        _call("renew_lease", "POST /v1/jobs/{job_id}/lease", RenewLease, LeaseRenewed, _WR, _C, summary="A bound job's client is alive"),
         _call("read_logs", "GET /v1/jobs/{job_id}/logs", ReadLogs, LogPage, _R, _C, summary="A job's output from a cursor on"),
         _call("read_metrics", "GET /v1/jobs/{job_id}/metrics", ReadMetrics, MetricPage, _R, _C, summary="A job's metrics from a cursor on"),
         _call(

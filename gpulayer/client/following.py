@@ -30,9 +30,9 @@ class Following:
         self._news: queue.SimpleQueue[News | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        sources: list[Iterable[News]] = [job.follow_pages(rank), job.follow_status(self._stop)]
+        sources: list[Iterable[News]] = [job.follow_pages(rank, self._stop), job.follow_status(self._stop)]
         if displays:
-            sources.append(job.follow_displays())
+            sources.append(job.follow_displays(self._stop))
         self._running = len(sources)
         self._error: BaseException | None = None
         for source in sources:
@@ -76,7 +76,12 @@ class Following:
 
 
 def follow_through_interrupts(
-    job: Job, show: Callable[[Following], None], *, on_interrupt: Callable[[int], None] | None = None, displays: bool = False
+    job: Job,
+    show: Callable[[Following], None],
+    *,
+    on_interrupt: Callable[[int], None] | None = None,
+    is_leaving: Callable[[], bool] | None = None,
+    displays: bool = False,
 ) -> int:
     """Show the job until it has ended, whatever Ctrl-C the person presses meanwhile; returns how many those were.
 
@@ -86,6 +91,8 @@ def follow_through_interrupts(
         job: whose news.
         show: takes the news until there are no more; called again after an interrupt.
         on_interrupt: told the number of each interrupt, before it is acted upon.
+        is_leaving: asked at the first interrupt, before the job is cancelled: whether it only goes before the end of this process, which
+            the job outlives. Then nothing is cancelled, and no end is waited for.
         displays: as in `Following`.
     """
     interrupts = ordered = 0
@@ -95,6 +102,8 @@ def follow_through_interrupts(
             # An interrupt may come at any line: before the first news, or while the job is being cancelled.
             try:
                 if interrupts > ordered:
+                    if interrupts == 1 and is_leaving is not None and is_leaving():
+                        return interrupts
                     ordered = interrupts
                     if on_interrupt is not None:
                         on_interrupt(interrupts)

@@ -153,11 +153,11 @@ class Job:
             yield from assembler.feed(page.chunks)
         yield from assembler.finish()
 
-    def follow_pages(self, rank: int | None = None) -> Iterator[LogPage]:
-        """Stored output in raw chunks, as it comes, until the end: for views that also draw unfinished lines."""
+    def follow_pages(self, rank: int | None = None, stop: threading.Event | None = None) -> Iterator[LogPage]:
+        """Stored output in raw chunks, as it comes, until the end or `stop` is set: for views that also draw unfinished lines."""
         after = 0
         complete = False
-        while not complete:
+        while not complete and not (stop is not None and stop.is_set()):
             page: LogPage = self._client.call_patiently(
                 "read_logs", ReadLogs(job_id=self.id, rank=rank, after=after, wait=LONG_POLL_SECONDS)
             )
@@ -230,15 +230,11 @@ class Job:
                 return found
             after = page.next
 
-    def follow_displays(self) -> Iterator[Display]:
-        """What its rank 0 displays, as it comes, until the job has ended and all is read.
-
-        Raises:
-            Unsupported: the control plane knows no displays.
-        """
+    def follow_displays(self, stop: threading.Event | None = None) -> Iterator[Display]:
+        """What its rank 0 displays, as it comes, until the job has ended and all is read, or `stop` is set."""
         after = 0
         complete = False
-        while not complete:
+        while not complete and not (stop is not None and stop.is_set()):
             page: DisplayPage = self._client.call_patiently(
                 "read_displays", ReadDisplays(job_id=self.id, after=after, wait=LONG_POLL_SECONDS)
             )

@@ -41,6 +41,9 @@ class JobsFollower(Follower):
                 self._waiting[job.job_id] = job
             else:
                 self._waiting.pop(job.job_id, None)
+        if len(self._waiting) > self._limit:  # older ones are in nobody's list
+            newest = sorted(self._waiting.values(), key=lambda job: job.created_at)[-self._limit :]
+            self._waiting = {job.job_id: job for job in newest}
         self._after = frame.next
         self.topics = (ANY_JOB_TOPIC, WORKERS_TOPIC) if self._waiting else (ANY_JOB_TOPIC,)
         self.look_again_seconds = self._reasons.left_seconds() if self._waiting and not looks_at_reasons else None
@@ -52,7 +55,8 @@ class JobsFollower(Follower):
         if changed is None:
             found = jobs.newest_jobs(c, state=None, limit=self._limit, before=None)
             return JobsFrame(id=number, jobs=tuple(job_summaries(c, self._clock.now(), found)), next=newest, whole=True)
-        asked = (rows.JOB.first(c, job_id=job_id) for job_id in dict.fromkeys([*changed, *waiting]))
+        # What waits is looked at within the bound of a frame; of more than that the rest is told with its own next change.
+        asked = (rows.JOB.first(c, job_id=job_id) for job_id in [*dict.fromkeys([*changed, *waiting])][: max(self._limit, len(changed))])
         found = sorted((row for row in asked if row is not None), key=lambda row: row.sequence, reverse=True)
         return JobsFrame(id=number, jobs=tuple(job_summaries(c, self._clock.now(), found)), next=newest, whole=False)
 

@@ -99,12 +99,16 @@ class TaskStatus(Message, frozen=True, kw_only=True):
     outputs: tuple[OutputFile, ...] = ()
 
 
+LONGEST_PROGRESS_TEXT = 200
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]  # JSON has no infinity: a record with one could not be read
+
+
 class Progress(Message, frozen=True, kw_only=True):
     """How far a job is, as its rank 0 says."""
 
-    done: float
-    total: float | None = None
-    text: str | None = None
+    done: _Amount
+    total: _Amount | None = None
+    text: Annotated[str, msgspec.Meta(max_length=LONGEST_PROGRESS_TEXT)] | None = None
     time: float  # UTC seconds by the worker's clock, of when the rank said it
 
 

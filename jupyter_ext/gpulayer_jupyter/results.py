@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,8 @@ from gpulayer_jupyter.rich_output import publish
 
 PROGRAMS_KEPT = 200
 """Of how many jobs this kernel remembers what they ran; of others it is read from their source."""
+SHUTDOWN_SECONDS = 0.25
+"""How long after an interrupt a shutdown of the kernel is waited for before the job is cancelled."""
 _programs: dict[str, Program] = {}
 
 
@@ -52,7 +55,8 @@ def program_of(job: Any) -> Program | None:
 def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None) -> JobView:
     """Show a job under the cell until it has ended.
 
-    One interrupt stops the job and waits until its devices are free; a second one kills it.
+    One interrupt stops the job and waits until its devices are free; a second one kills it. The one that Jupyter sends before it
+    shuts a kernel down or restarts it is none of a person's: the job goes on.
 
     Raises:
         JobFailed: it did not succeed; shown as the guilty rank's own traceback.
@@ -64,13 +68,36 @@ def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes
     view.notes += notes or []
     display = place_for(shell, job)
     with _blocking():
-        interrupted = follow_through_interrupts(job, lambda following: _show_until_end(following, view, display, job), displays=True)
+        interrupted = follow_through_interrupts(
+            job,
+            lambda following: _show_until_end(following, view, display, job),
+            is_leaving=None if job.client.is_embedded else lambda: is_kernel_ending(shell),
+            displays=True,
+        )
     view.status = job.status
     if interrupted:
         display.close(view)
         raise KeyboardInterrupt
     _close(job, view, display, program)
     return view
+
+
+def is_kernel_ending(shell: Any) -> bool:
+    """Whether the interrupt that has just come is followed by a shutdown: jupyter_client sends the two within milliseconds."""
+    if getattr(shell, "kernel", None) is None:
+        return False
+    told = threading.Event()
+
+    def on_exit(change: dict[str, Any]) -> None:
+        if change["new"]:
+            told.set()
+
+    # Set by the thread of the control channel, which hears while a cell runs.
+    shell.observe(on_exit, "exit_now")
+    try:
+        return bool(shell.exit_now) or told.wait(SHUTDOWN_SECONDS)
+    finally:
+        shell.unobserve(on_exit, "exit_now")
 
 
 def watch_to_end(job: Any, shell: Any) -> None:

@@ -23,7 +23,7 @@ class HeldCallLimits:
     """How many calls one identity may have waiting at once.
 
     Args:
-        client: for a user; a cell that follows a job holds two, a sweep one for each job.
+        client: for a user; a cell that follows a job holds four, a sweep one for each job.
         worker: for a worker: one acquire, and a rendezvous for each task that is starting.
     """
 

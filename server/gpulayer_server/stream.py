@@ -42,30 +42,32 @@ class StreamSocket:
     Args:
         control_plane: what is followed.
         send: writes one frame; the future is done once the tab's connection has taken it.
-        hello: the first frame.
+        hello: the first frame; it is written at once, before anything can be heard.
     """
 
     def __init__(self, control_plane: ControlPlane, send: Callable[[bytes], asyncio.Future[None]], hello: HelloFrame) -> None:
         self._control_plane = control_plane
         self._write = send
-        self._hello = hello
         self._turn = asyncio.Lock()  # first come, first served
-        self._on_its_way: asyncio.Future[None] | None = None
+        self._on_its_way: asyncio.Future[None] | None = send(msgspec.json.encode(hello))
         self._subscriptions: dict[int, asyncio.Task[None]] = {}
         self._refusals = 0
+        self._has_ended = False
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
         return len(self._subscriptions)
 
     async def serve(self) -> None:
-        """Greet the tab, and end all its subscriptions when this is cancelled."""
+        """Hold the tab's subscriptions, and end them all when this is cancelled."""
         try:
-            await self._send(self._hello)
+            async with self._turn:
+                await self._taken()
             await asyncio.get_running_loop().create_future()
         except (WebSocketClosedError, StreamClosedError):
             pass  # it has gone
         finally:
+            self._has_ended = True
             tasks = list(self._subscriptions.values())
             for task in tasks:
                 task.cancel()
@@ -78,8 +80,8 @@ class StreamSocket:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return await self._refuse(_named(message), _not_understood(error))
         await self._end(request.id)
-        if not isinstance(request, Subscribe):
-            return True
+        if self._has_ended or not isinstance(request, Subscribe):
+            return True  # what begins after the end would never be ended
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             return await self._refuse(request.id, _too_many())
         task = asyncio.ensure_future(self._follow(request.id, request.to))
@@ -133,12 +135,12 @@ class StreamSocket:
                         frame = await follower.read(number, limit_bytes=FRAME_LIMIT_BYTES)
                         if frame is not None:
                             await self._send(frame)
+                    # Also after a look that found nothing: who waits for a place is signalled by every other job.
+                    await pause(COALESCE_SECONDS)
                     if follower.topics != topics:
                         break  # and look again, once they are watched
                     if frame is None:
                         await watch.changed(follower.look_again_seconds or IDLE_SECONDS)
-                    else:
-                        await pause(COALESCE_SECONDS)
 
     async def _fail(self, number: int, error: GPUlayerError) -> None:
         try:

@@ -237,3 +237,24 @@ def test_a_bound_job_ends_at_once_with_a_kernel_that_is_shut_down(served: Served
         kernel.execute("%%gpulayer --bind kernel --detach --name shut\nimport threading\nthreading.Event().wait(600)\n")
         job = _wait_running(served, "shut")
     assert job.wait(timeout=25).state is JobState.CANCELLED  # sooner than its lease
+
+
+class Leaving(Exception):
+    """The page goes in the middle of a cell."""
+
+
+def test_a_kernel_that_is_shut_down_in_mid_cell_leaves_its_job(served: Served, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def leave(run: CellRun, message: dict) -> None:
+        if "up" in run.text:
+            raise Leaving
+
+    with pytest.raises(Leaving), ServedKernel(served.server.url, served.server.token, "left.ipynb") as kernel:
+        kernel.execute(LOAD)
+        # Leaving the block shuts the kernel down, which Jupyter begins with an interrupt.
+        kernel.execute("%%gpulayer --name left\n" + WAITS.format(gate=str(gate)), on_message=leave)
+    job = _wait_running(served, "left")
+    assert not job.status.cancel_requested
+    gate.touch()
+    assert job.wait(timeout=60).state is JobState.SUCCEEDED

@@ -122,9 +122,9 @@ class JobSession:
     def _answer(self, content: dict[str, Any]) -> None:
         reply: dict[str, Any] = {"type": "reply", "id": content.get("id")}
         try:
-            answer = self._carry_out(str(content.get("call")), content.get("arguments") or {})
+            answer = self._carry_out(str(content.get("call")), dict(content.get("arguments") or {}))
             reply["answer"] = answer if isinstance(answer, dict) else msgspec.to_builtins(answer)
-        except (GPUlayerError, ValueError, TypeError) as error:
+        except (GPUlayerError, ValueError, TypeError, KeyError) as error:
             reply["error"] = msgspec.to_builtins(_told(error))
         self._send(reply)
 
@@ -198,8 +198,8 @@ class JobSession:
         while not self._stop.is_set():
             with self._changes:
                 asked = dict(self._follows)
-            if not asked:
-                return
+                if not asked or generation != self._generation:
+                    return
             try:
                 answer: StreamFrames = self._job.client.call_patiently("read_stream", ReadStream(subscriptions=asked, wait=HELD_SECONDS))
             except GPUlayerError as error:
@@ -251,4 +251,4 @@ def _told(error: Exception) -> StreamError:
         return StreamError(
             code=error.code, status=error.http_status, message=error.message, asked=error.asked, found=error.found, fix=error.fix
         )
-    return StreamError(code="invalid_spec", status=400, message=str(error))
+    return StreamError(code="invalid_spec", status=400, message="The widget's message makes no sense.", found=f"{type(error).__name__}: {error}")

@@ -71,8 +71,8 @@ class StreamHandler(CallHandler, WebSocketHandler):
         try:
             ends = [serving, *([] if self._bearer is None else [asyncio.ensure_future(self._until_revoked(self._bearer))])]
             try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if not serving.done():
+                ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if not serving.done() and all(end.exception() is None for end in ended):  # else it could not be looked at
                     code, reason = REFUSED, "The token is not good any more."
             finally:
                 for end in ends:

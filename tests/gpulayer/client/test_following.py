@@ -22,7 +22,7 @@ class ScriptedJob:
         self.go = threading.Event()
         self._pages, self._records, self._error = pages, records, error
 
-    def follow_pages(self, rank):
+    def follow_pages(self, rank, stop):
         yield from self._pages
         self.go.wait(10)
         if self._error is not None:
