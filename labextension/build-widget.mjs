@@ -6,7 +6,13 @@ const styleAsText = {
   name: 'style-as-text',
   setup({ onLoad }) {
     onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const bundled = await build({ entryPoints: [path], bundle: true, minify: true, write: false, logLevel: 'warning' });
+      const bundled = await build({
+        entryPoints: [path],
+        bundle: true,
+        minify: true,
+        write: false,
+        logLevel: 'warning',
+      });
       return { contents: bundled.outputFiles[0].text, loader: 'text' };
     });
   },

@@ -21,7 +21,7 @@ export default tseslint.config(
       '@typescript-eslint/explicit-module-boundary-types': 'error',
       '@typescript-eslint/no-empty-function': 'off',
       '@typescript-eslint/no-extraneous-class': 'off',
-      'eqeqeq': ['error', 'always', { null: 'ignore' }],
+      eqeqeq: ['error', 'always', { null: 'ignore' }],
       'max-lines': ['error', { max: 400 }],
       'no-restricted-syntax': ['error', ...asMarkup],
       'no-restricted-globals': ['error', 'fetch', 'WebSocket'],
@@ -32,7 +32,14 @@ export default tseslint.config(
     rules: {
       'no-restricted-imports': [
         'error',
-        { patterns: [{ group: ['@jupyterlab/*', '@lumino/*', 'react', 'react-dom'], message: 'Views are shared with the widget: plain DOM only.' }] },
+        {
+          patterns: [
+            {
+              group: ['@jupyterlab/*', '@lumino/*', 'react', 'react-dom'],
+              message: 'Views are shared with the widget: plain DOM only.',
+            },
+          ],
+        },
       ],
     },
   },

@@ -55,8 +55,7 @@ class JobsFollower(Follower):
         if changed is None:
             found = jobs.newest_jobs(c, state=None, limit=self._limit, before=None)
             return JobsFrame(id=number, jobs=tuple(job_summaries(c, self._clock.now(), found)), next=newest, whole=True)
-        # What waits is looked at within the bound of a frame; of more than that the rest is told with its own next change.
-        asked = (rows.JOB.first(c, job_id=job_id) for job_id in [*dict.fromkeys([*changed, *waiting])][: max(self._limit, len(changed))])
+        asked = (rows.JOB.first(c, job_id=job_id) for job_id in dict.fromkeys([*changed, *waiting]))
         found = sorted((row for row in asked if row is not None), key=lambda row: row.sequence, reverse=True)
         return JobsFrame(id=number, jobs=tuple(job_summaries(c, self._clock.now(), found)), next=newest, whole=False)
 

@@ -108,6 +108,7 @@ from gpulayer.protocol.records import (
     InputFile,
     JobStatus,
     OutputFile,
+    LONGEST_PROGRESS_TEXT,
     Progress,
     RankError,
     RankOutcome,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import sys
+from typing import Annotated, Literal
+
+import msgspec
 
 from gpulayer.protocol.message import Digest, FailureReason, JobId, Message, WorkerId
 from gpulayer.spec import AnyJob

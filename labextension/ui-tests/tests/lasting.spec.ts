@@ -31,8 +31,8 @@ test('a page that is reloaded at half time misses no line and has none twice', a
 test('the view goes on when the kernel is restarted', async ({ notebook, page }, info) => {
   const file = info.outputPath('end');
   // A kernel whose cell blocks is interrupted first, and an interrupt stops the job.
-  await notebook.run(untilTold(file, '--detach'));
-  await expect(notebook.job).toContainText('running');
+  await notebook.begin(untilTold(file));
+  await expect(notebook.job.getByRole('log')).toContainText('line 10');
   await page.menu.clickMenuItem('Kernel>Restart Kernel…');
   await page.getByRole('dialog').getByRole('button', { name: 'Confirm Kernel Restart' }).click();
   await expect(page.getByRole('dialog')).toHaveCount(0);
@@ -47,8 +47,7 @@ test('the view recovers when the Jupyter server is restarted', async ({ lab, not
   // JupyterLab says that its server is away; what is under that is the view's.
   const away = page.getByRole('dialog', { name: /Server Connection Error/ });
   await page.addLocatorHandler(away, () => away.getByRole('button').last().click());
-  // A server that ends interrupts a kernel whose cell blocks, and an interrupt stops the job.
-  await notebook.run(untilTold(file, '--detach'));
+  await notebook.begin(untilTold(file));
   await expect(notebook.job.getByRole('log')).toContainText('line 10');
   await lab.restart();
   await end(file);
