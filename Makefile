@@ -69,6 +69,9 @@ labextension/ui-tests/node_modules/.ready: labextension/ui-tests/package.json la
 browser: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## The extension in a real browser; ARGS="-g sidebar" runs some
 	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm playwright test $(ARGS)
 
+matrix: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## Other versions of ipykernel, JupyterLab and Notebook; ARGS=notebook-7.6 runs one row
+	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && $(BIN)/python tests/matrix.py $(ARGS)
+
 test: $(VENV)/.dev-ready ## Lint, types, import rules and every test, of Python and of the browser's part
 	@$(MAKE) --no-print-directory lint types imports web
 	@$(BIN)/python -m pytest -m "not gpu and not soak" $(ARGS)

@@ -6,7 +6,7 @@ const require = createRequire(new URL('../labextension/ui-tests/package.json', i
 const { chromium } = require('@playwright/test');
 const { url, token, browser: executablePath, action, notebooks, lines, settle } = JSON.parse(process.argv[2]);
 const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
-const VIEW = '.jp-gpulayer-job';
+const VIEW = '.jp-gpulayer-view';
 
 /** Bytes of everything that came over the network, WebSocket frames as their text is long. */
 async function countBytes(page) {
@@ -56,10 +56,11 @@ async function traffic(context) {
   const count = await countBytes(page);
   const before = { ...count };
   await runCell(page, 1);
-  await page.locator(VIEW).first().getByText(`the last of ${lines}`).first().waitFor({ timeout: 120_000 });
+  await page.waitForFunction(([view, text]) => [...document.querySelectorAll(view)].some(node => node.textContent.includes(text)), [VIEW, `the last of ${lines}`]);
   await page.waitForTimeout(settle);
   const received = { sockets: count.sockets - before.sockets, http: count.http - before.http };
-  const elements = await page.locator(VIEW).first().locator('*').count();
+  console.error(await page.evaluate(view => [...document.querySelectorAll(view)].map(node => [node.parentElement.className, node.parentElement.parentElement.className, node.textContent.slice(0,60)]), VIEW));
+  const elements = await page.locator(VIEW).locator('*').count();
   await save(page);
   return { received, elements };
 }
@@ -93,12 +94,11 @@ async function saving(context) {
   for (const notebook of notebooks) {
     const page = await open(context, notebook);
     const cells = await page.evaluate(() => window.jupyterapp.shell.currentWidget.content.widgets.length);
-    for (let index = 0; index < cells; index += 1) await runCell(page, index);
-    await page.waitForFunction(
-      ([selector, count]) => [...document.querySelectorAll(selector)].filter(node => /beat \d+/.test(node.textContent)).length >= count,
-      [VIEW, cells - 1],
-      { timeout: 180_000 },
-    );
+    for (let index = 0; index < cells; index += 1) {
+      await runCell(page, index);
+      // Cells that are scrolled out of the page are taken from the document: each is looked at while it is in front.
+      if (index) await page.waitForFunction(index => /beat \d+/.test(window.jupyterapp.shell.currentWidget.content.widgets[index].node.textContent), index);
+    }
     pages.push(page);
   }
   const times = [];
@@ -114,7 +114,16 @@ async function saving(context) {
 const browser = await chromium.launch({ executablePath, args: ARGUMENTS });
 try {
   const context = await browser.newContext({ viewport: { width: 1280, height: 1400 } });
-  console.log(JSON.stringify(await { traffic, delay, saving }[action](context)));
+  context.setDefaultTimeout(120_000);
+  try {
+    console.log(JSON.stringify(await { traffic, delay, saving }[action](context)));
+  } catch (error) {
+    for (const page of context.pages()) {
+      console.error(await page.evaluate(view => [...document.querySelectorAll(view)].map(node => [node.parentElement.className, node.textContent.slice(-60)]), VIEW));
+      console.error(await page.locator('.jp-Notebook').first().innerText({ timeout: 1000 }).catch(String));
+    }
+    throw error;
+  }
 } finally {
   await browser.close();
 }

@@ -21,7 +21,7 @@ METHOD = (
     " median of all"
 )
 LINES = {"full": 5_000, "quick": 5_000, "tiny": 50}
-DELAYS = {"full": 200, "quick": 60, "tiny": 5}
+DELAYS = {"full": 200, "quick": 60, "tiny": 4}
 SAVES = {"full": 7, "quick": 2, "tiny": 1}
 TABS = {"full": 3, "quick": 3, "tiny": 1}
 TARGET_BYTES, TARGET_DELAY_MS, TARGET_SAVED, TARGET_SAVE_MS = 2.0, 300.0, 20_000.0, 1_000.0
@@ -148,6 +148,7 @@ def pages(server: Server, chromium: str, action: str, notebooks: list[str], line
     done = subprocess.run(argv, capture_output=True, text=True, timeout=500)
     if done.returncode != 0:
         raise SystemExit(f"{action} failed:\n{done.stderr[-3000:]}")
+    print(done.stderr, file=sys.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

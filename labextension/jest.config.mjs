@@ -25,16 +25,9 @@ export default {
   moduleFileExtensions: ['ts', 'js', 'mjs', 'json', 'node'],
   transform: {
     '\\.ts$': ['ts-jest', { tsconfig: '<rootDir>/tsconfig.test.json', diagnostics: false, isolatedModules: true }],
-    '\\.(m?js)$': [
-      'ts-jest',
-      {
-        tsconfig: { allowJs: true, esModuleInterop: true, target: 'ES2022', module: 'CommonJS' },
-        diagnostics: false,
-        isolatedModules: true,
-      },
-    ],
+    '\\.(m?js)$': '<rootDir>/tests/support/to_commonjs.cjs',
   },
-  moduleNameMapper: { '\\.(css|svg)$': '<rootDir>/tests/empty.js' },
+  moduleNameMapper: { '\\.css$': '<rootDir>/tests/empty.js', '\\.svg$': '<rootDir>/tests/svg.js' },
   transformIgnorePatterns: [`/node_modules/(?!(${esm})/)`],
   setupFiles: ['<rootDir>/tests/jsdom.ts'],
 };

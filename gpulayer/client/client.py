@@ -17,6 +17,7 @@ import msgspec
 from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_sources
 from gpulayer.calls import CALLS
+from gpulayer.client.following import end_interrupted
 from gpulayer.client.job import Job
 from gpulayer.client.transport import Transport
 from gpulayer.client.uploads import upload_bundle, upload_inputs
@@ -125,6 +126,7 @@ class Client:
             InvalidSpec: a path that the spec names is not there.
             TooLarge: the source is over the limit; the ten largest files are named.
             Unplaceable: nothing that this home has ever seen could hold the job.
+            KeyboardInterrupt: after an interrupt; nothing runs.
         """
         if not isinstance(spec, CommandJob | DistributedJob):
             raise InvalidSpec("A job is a CommandJob or a DistributedJob.", asked=repr(spec), fix="See help(gpulayer.DistributedJob).")
@@ -139,7 +141,12 @@ class Client:
             inputs=upload_inputs(self._transport, spec.inputs),
             lease_seconds=lease_seconds,
         )
-        return Job(self, self.call("submit", request))
+        try:
+            return Job(self, self.call("submit", request))
+        except KeyboardInterrupt:
+            # It may be stored, and nobody would hold it: the same key finds it.
+            end_interrupted(lambda: Job(self, self.call("submit", request)))
+            raise
 
     def job(self, job_id: str) -> Job:
         """The job with this id.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from gpulayer.errors import GPUlayerError
 from gpulayer.protocol import Display, JobStatus, LogPage
 
 if TYPE_CHECKING:
     from gpulayer.client.job import Job
 
 News = JobStatus | LogPage | Display
+MOST_INTERRUPTS = 5
+"""So often a job that is being submitted or killed is seen to its end all the same; a server that hangs is not waited for longer."""
 
 
 class Following:
@@ -116,3 +120,38 @@ def follow_through_interrupts(
     finally:
         if following is not None:
             following.close()
+
+
+@contextlib.contextmanager
+def ends_with_interrupt(job: Job) -> Iterator[None]:
+    """An interrupt that leaves the block ends the job, unless it has ended: its ranks have hardly begun, and nobody follows it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        end_interrupted(lambda: job)
+        raise
+
+
+def end_interrupted(find: Callable[[], Job]) -> None:
+    """Kill a job whose submitter was interrupted before it followed it, and wait for its end.
+
+    An interrupt that comes meanwhile does not keep the job from being found and killed, but ends the waiting.
+
+    Args:
+        find: the job; asked again when that was interrupted.
+    """
+    interrupts = 0
+    while interrupts < MOST_INTERRUPTS:
+        try:
+            job = find()
+            if not job.status.state.is_terminal:
+                job.cancel(force=True)
+            break
+        except KeyboardInterrupt:
+            interrupts += 1
+        except GPUlayerError:
+            return  # there is none, or nobody who could end it
+    else:
+        return  # who presses Ctrl-C that often wants nothing but out
+    with contextlib.suppress(KeyboardInterrupt, GPUlayerError):
+        job.wait()

@@ -64,14 +64,6 @@ class LineAssembler:
                 current.pieces.append(rest)
         return lines
 
-    def open_lines(self) -> list[LogLine]:
-        """The unfinished lines as they stand, for a live view; they come again when they are complete."""
-        return [
-            LogLine(rank, stream, current.number, current.time, "".join(current.pieces))
-            for (_, _, rank, stream), current in self._open.items()
-            if current.pieces
-        ]
-
     def finish(self) -> list[LogLine]:
         """The last lines that no newline ended. Nothing may be fed afterwards."""
         lines: list[LogLine] = []

@@ -19,10 +19,12 @@ from gpulayer.control.store import displays as store_displays
 from gpulayer.control.store.connection import StoreConnection
 from gpulayer.control.tokens import Caller
 from gpulayer.control.waiters import Question
-from gpulayer.errors import UnknownArtifact
+from gpulayer.errors import TooLarge, UnknownArtifact
 from gpulayer.protocol import (
+    LARGEST_DISPLAY_BYTES,
     AcquireNext,
     AttemptRef,
+    Digest,
     Display,
     Done,
     Failure,
@@ -168,11 +170,11 @@ class WorkerCalls(OpenHome):
 
         Raises:
             UnknownArtifact: what it refers to was not uploaded.
+            TooLarge: that is larger than what may be displayed.
         """
         needed = [payload.artifact for display in displays for payload in display.data.values() if payload.artifact is not None]
-        missing = await asyncio.to_thread(self._artifacts.first_missing, needed) if needed else None
-        if missing is not None:
-            raise UnknownArtifact("What is displayed is not here.", asked=f"artifact {missing}", fix="Upload it first.")
+        if needed:
+            await asyncio.to_thread(self._check_displayed, needed)
 
         def change(c: StoreConnection) -> None:
             row = attempts.fenced_attempt(c, task_id=task_id, attempt=attempt, worker_id=worker_id, boot=boot)
@@ -180,6 +182,16 @@ class WorkerCalls(OpenHome):
 
         await self._database.write(change)
         return Done()
+
+    def _check_displayed(self, digests: Sequence[Digest]) -> None:
+        for digest in digests:
+            path = self._artifacts.path(digest)
+            if path is None:
+                raise UnknownArtifact("What is displayed is not here.", asked=f"artifact {digest}", fix="Upload it first.")
+            if path.stat().st_size > LARGEST_DISPLAY_BYTES:  # a notebook would take it in whole
+                raise TooLarge(
+                    "What is displayed is over its limit.", asked=f"artifact {digest}", found=f"limit {LARGEST_DISPLAY_BYTES} bytes"
+                )
 
     async def report_progress(self, *, task_id: TaskId, attempt: int, worker_id: WorkerId, boot: str, progress: Progress) -> Done:
         """How far the job of a live attempt is."""

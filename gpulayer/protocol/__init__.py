@@ -102,13 +102,13 @@ from gpulayer.protocol.presence import (
     RegisterWorker,
 )
 from gpulayer.protocol.records import (
+    LONGEST_PROGRESS_TEXT,
     MARKS,
     Failure,
     Frame,
     InputFile,
     JobStatus,
     OutputFile,
-    LONGEST_PROGRESS_TEXT,
     Progress,
     RankError,
     RankOutcome,
@@ -155,6 +155,7 @@ __all__ = [
     "LARGEST_METADATA_BYTES",
     "LONGEST_DISPLAY_ID",
     "LONGEST_METRIC_NAME",
+    "LONGEST_PROGRESS_TEXT",
     "MARKS",
     "MOST_DISPLAYS",
     "MOST_DISPLAYS_OF_A_BATCH",

@@ -53,11 +53,12 @@ class _Finder:
         if adopt is None:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: Any = None if find is None else find(name, path, target)
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, adopt)  # type: ignore[assignment] # it stands in for one while the module is loaded
-                return spec
+                    spec.loader = _Loader(spec.loader, adopt)  # it stands in for one while the module is loaded
+                return spec  # type: ignore[no-any-return]
         return None
 
 

@@ -149,6 +149,7 @@ def _become_main(script: str, argv: list[str]) -> types.CodeType:
 def _leave(code: int) -> NoReturn:
     """What Python does at its end, short of taking the interpreter apart."""
     interpreter_end.run_exit_handlers()
+    rank_records.flush()  # of what exit handlers logged and displayed
     for name in ("stdout", "stderr"):
         with contextlib.suppress(Exception):  # whatever the script put there
             getattr(sys, name).flush()

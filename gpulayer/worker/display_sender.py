@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
-import time
+import stat
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +32,7 @@ from gpulayer.protocol import (
 )
 from gpulayer.runtime.task_plan import Records
 from gpulayer.settings import LOG_FLUSH_SECONDS
+from gpulayer.worker.attempt_sender import AttemptSender
 
 DISPLAY = "display"
 """The kind of the records that are displays."""
@@ -60,7 +60,7 @@ class _Said(msgspec.Struct, frozen=True):
     clear: bool = False
 
 
-class DisplaySender:
+class DisplaySender(AttemptSender):
     """Takes displays and sends them in order.
 
     Args:
@@ -68,8 +68,8 @@ class DisplaySender:
         put: stores a file's bytes as an artifact, likewise. Raises OSError for a file that can't be read.
         folder: where the job's processes put what does not fit into a record.
         attempt: for the displays.
-        on_lost: called once, from the sender's thread, when the control plane says that the attempt is over.
-        tell: told once for each reason why something is not shown, in words for the job's log.
+        on_lost: as for every `AttemptSender`.
+        tell: likewise.
     """
 
     def __init__(
@@ -82,24 +82,17 @@ class DisplaySender:
         on_lost: Callable[[GPUlayerError], None],
         tell: Callable[[str], None],
     ) -> None:
+        super().__init__("displays", missing="Not all that was displayed is shown", on_lost=on_lost, tell=tell)
         self._send = send
         self._put = put
         self._folder = folder
         self._attempt = attempt
-        self._on_lost = on_lost
-        self._tell = tell
-        self._told: set[str] = set()
-        self._changed = threading.Condition()
         self._waiting: deque[tuple[float, _Said]] = deque()
         self._number = 0
         self._count = 0  # of those that are to be seen
-        self._closing = False
-        self._abandoned = False
-        self._thread: threading.Thread | None = None
-        self._epoch = time.time() - time.monotonic()
 
     def add(self, records: Records) -> None:
-        """Take in what rank 0 told; what is no display is somebody else's. Does not wait for the network or the disk."""
+        """Take in what rank 0 told; what is no display is somebody else's. Does not wait for the network."""
         said = [(at, self._read(data)) for kind, at, data in records if kind == DISPLAY]
         if not said:
             return
@@ -107,55 +100,39 @@ class DisplaySender:
             if self._abandoned or self._closing:
                 return
             self._waiting.extend((at, one) for at, one in said if one is not None)
-            dropped = max(0, len(self._waiting) - MOST_WAITING)
-            for _ in range(dropped):
-                self._waiting.popleft()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="gpulayer-displays", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            dropped = [self._waiting.popleft()[1] for _ in range(len(self._waiting) - MOST_WAITING)]
+            self._wake()
+        for one in dropped:
+            self._remove_files(one)
         if dropped:
-            self._tell_once("Not all that was displayed is shown: the control plane was away for too long.")
+            self._tell_missing("the control plane was away for too long.")
         if any(one is None for _, one in said):
-            self._tell_once("Not all that was displayed is shown: a process of the job sent what is none.")
-
-    def close(self, wait: float | None = None) -> bool:
-        """Take nothing more and send what is left; True when all was delivered within `wait` seconds (None: no limit)."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None:
-            thread.join(wait)
-        return not self._abandoned and (thread is None or not thread.is_alive())
-
-    def abandon(self) -> None:
-        """Drop what is left; the thread ends once a request under way is answered."""
-        with self._changed:
-            self._abandoned = True
-            self._changed.notify_all()
+            self._tell_missing("a process of the job sent what is none.")
 
     def _read(self, data: dict[str, Any]) -> _Said | None:
         try:
             said = msgspec.convert(data, _Said)
-        except msgspec.ValidationError:
-            return None
-        return said if len(msgspec.json.encode(said.metadata)) <= LARGEST_METADATA_BYTES else None
+            msgspec.json.encode(said)
+            return said if len(msgspec.json.encode(said.metadata)) <= LARGEST_METADATA_BYTES else None
+        except (msgspec.ValidationError, UnicodeEncodeError):
+            return None  # the latter: half a surrogate pair, which no JSON holds
 
     # ---- the sender's thread
 
-    def _run(self) -> None:
+    def _ship_next(self) -> bool:
+        said = self._take()
+        if said is None:
+            return False
+        displays = tuple(display for at, one in said if (display := self._build(at, one)) is not None)
         try:
-            while (said := self._take()) is not None:
-                displays = tuple(display for at, one in said if (display := self._build(at, one)) is not None)
-                if displays:
-                    self._deliver(displays)
-        except Interrupted:
-            self.abandon()
-        except Exception:  # noqa: BLE001 - the top of this thread: the job goes on without displays, and its log says so
-            _log.exception("what an attempt displays can't be sent any more")
-            self.abandon()
-            self._tell_once("Not all that was displayed is shown: a fault of the worker, which its log names.")
+            if displays:
+                self._send(displays)
+        except (Interrupted, AttemptLost):
+            raise
+        except GPUlayerError as refused:
+            _log.error("displays were refused: %s", refused)
+            self._tell_missing(f"the control plane refused it: {refused}")
+        return True
 
     def _take(self) -> list[tuple[float, _Said]] | None:
         """Wait for some; None when there will be no more."""
@@ -188,7 +165,7 @@ class DisplaySender:
             self._count += 1
             if self._count > MOST_DISPLAYS:
                 self._remove_files(said)
-                self._tell_once(f"Not all that was displayed is shown: {MOST_DISPLAYS} are, and clear_output() makes room.")
+                self._tell_missing(f"{MOST_DISPLAYS} are, and clear_output() makes room.")
                 return None
         data: dict[str, DisplayPayload] = {}
         size_bytes = 0
@@ -223,19 +200,19 @@ class DisplaySender:
             return None, 0
         file = self._folder / form.file
         try:
-            size = file.lstat().st_size
-            if file.is_symlink() or size > most_bytes:
-                self._tell_once("Not all that was displayed is shown: a process of the job sent more than one display may have.")
+            found = file.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:  # of a pipe nobody would see the end
+                self._tell_missing("a process of the job sent more than one display may have.")
                 return None, 0
             sha256, size = file_digest(file)
             self._put(file, sha256)
         except OSError as error:
-            self._tell_once(f"Not all that was displayed is shown: {mime}: {error.strerror or error}")
+            self._tell_missing(f"{mime}: {error.strerror or error}")
             return None, 0
         except (Interrupted, AttemptLost):
             raise
         except GPUlayerError as refused:
-            self._tell_once(f"Not all that was displayed is shown: {mime} could not be stored: {refused}")
+            self._tell_missing(f"{mime} could not be stored: {refused}")
             return None, 0
         finally:
             file.unlink(missing_ok=True)
@@ -245,23 +222,3 @@ class DisplaySender:
         for form in said.data.values():
             if form.file is not None and _FILE.fullmatch(form.file):
                 (self._folder / form.file).unlink(missing_ok=True)
-
-    def _deliver(self, displays: tuple[Display, ...]) -> None:
-        try:
-            self._send(displays)
-        except Interrupted:
-            self.abandon()
-        except AttemptLost as error:
-            self.abandon()
-            self._on_lost(error)
-        except GPUlayerError as refused:
-            # No reason to end a job: what comes after these may be taken.
-            _log.error("displays were refused: %s", refused)
-            self._tell_once(f"Not all that was displayed is shown: the control plane refused it: {refused}")
-
-    def _tell_once(self, text: str) -> None:
-        with self._changed:
-            if text in self._told:
-                return
-            self._told.add(text)
-        self._tell(text)

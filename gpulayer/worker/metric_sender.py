@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -16,6 +14,7 @@ from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
 from gpulayer.protocol import MOST_POINTS_OF_A_BATCH, MOST_VALUES_OF_A_BATCH, MetricBatch, MetricPoint
 from gpulayer.runtime.task_plan import Records
 from gpulayer.settings import LOG_FLUSH_SECONDS
+from gpulayer.worker.attempt_sender import AttemptSender
 
 METRICS = "metrics"
 """The kind of the records that are metrics."""
@@ -25,15 +24,15 @@ MOST_WAITING = 200_000
 _log = logging.getLogger(__name__)
 
 
-class MetricSender:
+class MetricSender(AttemptSender):
     """Takes points and sends them in order, every 250 ms or 500 points.
 
     Args:
         send: hands a batch to the control plane, trying until it is answered; may block.
         node: for the batches.
         attempt: for the batches.
-        on_lost: called once, from the sender's thread, when the control plane says that the attempt is over.
-        tell: told once for each reason why points are missing, in words for the job's log; from whichever thread meets it.
+        on_lost: as for every `AttemptSender`.
+        tell: likewise.
     """
 
     def __init__(
@@ -45,22 +44,14 @@ class MetricSender:
         on_lost: Callable[[GPUlayerError], None],
         tell: Callable[[str], None],
     ) -> None:
+        super().__init__("metrics", missing="Metrics are missing", on_lost=on_lost, tell=tell)
         self._send = send
         self._node = node
         self._attempt = attempt
-        self._on_lost = on_lost
-        self._tell = tell
-        self._told: set[str] = set()
-        self._changed = threading.Condition()
         self._waiting: deque[MetricPoint] = deque()
         self._lost = 0  # not yet told with a batch
         self._lost_in: dict[int, int] = {}  # rank → what was counted of its own losses
         self._number = 0
-        self._closing = False
-        self._abandoned = False
-        self._thread: threading.Thread | None = None
-        # What ranks stamp is monotonic; one offset for the whole attempt keeps their order whatever the wall clock does.
-        self._epoch = time.time() - time.monotonic()
 
     def add(self, rank: int, records: Records, lost: int) -> None:
         """Take in what a rank told; what is no metric is somebody else's. Does not wait for the network.
@@ -83,33 +74,14 @@ class MetricSender:
             for _ in range(dropped):
                 self._waiting.popleft()
             self._lost += dropped + refused + lost
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="gpulayer-metrics", daemon=True)
-                self._thread.start()
-            elif had_none or self._is_due():
-                self._changed.notify_all()
+            if had_none or self._is_due():
+                self._wake()
         if lost:
-            self._tell_once("Metrics are missing: a rank logged faster than they could be sent.")
+            self._tell_missing("a rank logged faster than they could be sent.")
         if dropped:
-            self._tell_once("Metrics are missing: the control plane was away for too long.")
+            self._tell_missing("the control plane was away for too long.")
         if refused:
-            self._tell_once("Metrics are missing: a process of the job sent what are none.")
-
-    def close(self, wait: float | None = None) -> bool:
-        """Take nothing more and send what is left; True when all was delivered within `wait` seconds (None: no limit)."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None:
-            thread.join(wait)
-        return not self._abandoned and (thread is None or not thread.is_alive())
-
-    def abandon(self) -> None:
-        """Drop what is left; the thread ends once a request under way is answered."""
-        with self._changed:
-            self._abandoned = True
-            self._changed.notify_all()
+            self._tell_missing("a process of the job sent what are none.")
 
     def _read(self, rank: int, at: float, data: dict[str, Any]) -> MetricPoint | None:
         said_at = data.get("at", at)  # what had to be read from a device was said before it was put into a record
@@ -122,14 +94,22 @@ class MetricSender:
     def _is_due(self) -> bool:
         return self._closing or len(self._waiting) >= MOST_POINTS_OF_A_BATCH
 
-    def _run(self) -> None:
+    def _ship_next(self) -> bool:
+        batch = self._next_batch()
+        if batch is None:
+            return False
         try:
-            while (batch := self._next_batch()) is not None:
-                self._deliver(batch)
-        except Exception:  # noqa: BLE001 - the top of this thread: the job goes on without metrics, and its log says so
-            _log.exception("an attempt's metrics can't be sent any more")
-            self.abandon()
-            self._tell_once("Metrics are missing: a fault of the worker, which its log names.")
+            self._send(batch)
+        except (Interrupted, AttemptLost):
+            raise
+        except GPUlayerError as refused:
+            _log.error("a batch of metrics was refused: %s", refused)
+            with self._changed:
+                self._lost += len(batch.points) + batch.lost
+                if self._closing and not self._waiting:
+                    self._lost = 0  # nothing is sent any more that could tell
+            self._tell_missing(f"the control plane refused them: {refused}")
+        return True
 
     def _next_batch(self) -> MetricBatch | None:
         """Wait for points that are due; None when there will be no more."""
@@ -153,27 +133,3 @@ class MetricSender:
                 break
             count += 1
         return tuple(self._waiting.popleft() for _ in range(count))
-
-    def _deliver(self, batch: MetricBatch) -> None:
-        try:
-            self._send(batch)
-        except Interrupted:
-            self.abandon()
-        except AttemptLost as error:
-            self.abandon()
-            self._on_lost(error)
-        except GPUlayerError as refused:
-            # Metrics are no reason to end a job: what comes after these may be taken.
-            _log.error("a batch of metrics was refused: %s", refused)
-            with self._changed:
-                self._lost += len(batch.points) + batch.lost
-                if self._closing and not self._waiting:
-                    self._lost = 0  # nothing is sent any more that could tell
-            self._tell_once(f"Metrics are missing: the control plane refused them: {refused}")
-
-    def _tell_once(self, text: str) -> None:
-        with self._changed:
-            if text in self._told:
-                return
-            self._told.add(text)
-        self._tell(text)

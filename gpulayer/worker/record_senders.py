@@ -38,7 +38,7 @@ class RecordSenders:
         attempt = assignment.attempt
         self._metrics = MetricSender(calls.append_metrics, node=assignment.node, attempt=attempt, on_lost=on_lost, tell=tell)
         self._displays = DisplaySender(calls.append_displays, calls.put_artifact, displays, attempt=attempt, on_lost=on_lost, tell=tell)
-        self._progress = ProgressSender(calls.report_progress, on_lost=on_lost)
+        self._progress = ProgressSender(calls.report_progress, on_lost=on_lost, tell=tell)
 
     def add(self, rank: int, records: Records, lost: int) -> None:
         """Take in what a rank told; see `MetricSender.add`."""

@@ -130,7 +130,8 @@ class MagicMatcher:
             if equals:
                 return [f"{name}={value}" for value in _values(f"--{name}") or ()]
             return [f"{one}=" for one in (*CONFIGURABLE, "view")]
-        if command in ("logs", "cancel", "attach") and len([one for one in before if not one.startswith("-")]) == 1:
+        is_said = (not one.startswith("-") and _values(option) is None for option, one in zip(["", *before], before, strict=False))
+        if command in ("logs", "cancel", "attach") and sum(is_said) == 1:
             return self.jobs.ids()
         return _OF_COMMAND.get(command, ())
 

@@ -10,7 +10,7 @@ import atexit
 import threading
 from typing import Any
 
-from gpulayer.errors import GPUlayerError, Unsupported
+from gpulayer.errors import GPUlayerError, UnknownJob, Unsupported
 from gpulayer.protocol import CancelJob, RenewLease
 
 KERNEL_LEASE_SECONDS = 30.0
@@ -38,6 +38,7 @@ def keep_bound(job: Any) -> None:
         ) from error
     with _lock:
         if not _bound:
+            atexit.unregister(_cancel_all)
             atexit.register(_cancel_all)
         _bound[job.id] = job
     threading.Thread(target=_renew, args=(job,), name=f"gpulayer-lease-{job.id}", daemon=True).start()
@@ -47,10 +48,13 @@ def _renew(job: Any) -> None:
     pause = threading.Event()
     try:
         while not pause.wait(RENEW_SECONDS):
-            if job.client.call_patiently("renew_lease", RenewLease(job_id=job.id)).ended:
+            try:
+                if job.client.call_patiently("renew_lease", RenewLease(job_id=job.id)).ended:
+                    return
+            except UnknownJob:
                 return
-    except GPUlayerError:
-        return  # nobody hears this kernel any more, and whoever has the job cancels it
+            except GPUlayerError:
+                continue  # the job may outlive an hour without a server: the next one is told that this kernel lives
     finally:
         with _lock:
             _bound.pop(job.id, None)

@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from gpulayer import targets
 from gpulayer.client.client import Client
+from gpulayer.client.following import ends_with_interrupt
 from gpulayer.client.job import Job
 from gpulayer.client.script_job import script_job
 from gpulayer.client.submitting import submit_with_workers
@@ -107,16 +108,17 @@ class GPUlayerMagics(Magics):
         return self._look_after(job, options, export, [*submitted.notes, *left_behind(export, spec)])
 
     def _look_after(self, job: Job, options: Namespace, export: Export, notes: list[str]) -> Job:
-        """What follows on a job that is stored: from here on it runs, whatever becomes of the cell."""
-        remember_program(job, export.program)
-        remember_job(job)
-        if options.bound_name:
-            self.shell.user_ns[options.bound_name] = job
-        if options.bind == "kernel":
-            keep_bound(job)
-        if options.detach:
-            show_once(self.shell, job, [*notes, f"%gpulayer attach {job.id} follows it"])
-            return job
+        """What follows on a job that is stored: from here on it runs, whatever becomes of the cell, unless that is interrupted."""
+        with ends_with_interrupt(job):
+            remember_program(job, export.program)
+            remember_job(job)
+            if options.bound_name:
+                self.shell.user_ns[options.bound_name] = job
+            if options.bind == "kernel":
+                keep_bound(job)
+            if options.detach:
+                show_once(self.shell, job, [*notes, f"%gpulayer attach {job.id} follows it"])
+                return job
         follow_to_end(job, self.shell, program=export.program, notes=notes)
         for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
             print(said)  # noqa: T201 - the cell's own output

@@ -5,7 +5,9 @@ Runs in the kernel.
 
 from __future__ import annotations
 
+import builtins
 import difflib
+import re
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
@@ -19,6 +21,8 @@ from gpulayer.spec import ACCELERATORS, LAUNCHERS
 
 COMMANDS = ("jobs", "workers", "logs", "cancel", "attach", "config", "autoload")
 BINDINGS = ("server", "kernel")
+_IPYTHONS_OWN = ("In", "Out", "get_ipython", "exit", "quit")
+_RECORDS = re.compile(r"_(\d+|i+\d*|oh|ih|dh)?")
 _WITH_JOB = ("logs", "cancel", "attach")
 
 
@@ -74,7 +78,7 @@ def line_parser() -> OptionParser:
         "Look after jobs: jobs, workers, logs JOB, cancel JOB, attach JOB; config NAME=VALUE … keeps options for this kernel's cells, "
         "autoload has IPython load the magics at its start.",
     )
-    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("command", choices=COMMANDS, help="what to list, read or do")
     parser.add_argument("words", nargs="*", metavar="JOB", help="a job's id; config: NAME=VALUE pairs, none to show what is kept")
     parser.add_argument("--rank", type=int, metavar="N", help="logs of this rank only")
     parser.add_argument("--force", action="store_true", help="cancel: kill at once")
@@ -102,7 +106,7 @@ def parse_command(line: str) -> Namespace:
     words = _split(line)
     if not words or words[0].startswith("-"):
         line_parser().error("%gpulayer needs a command")
-    options = line_parser().parse_args(words)
+    options = line_parser().parse_intermixed_args(words)  # `cancel --force JOB` as well as `cancel JOB --force`
     command = options.command
     if command in _WITH_JOB and not options.words:
         raise UsageError(f"%gpulayer {command} needs a job's id.\n%gpulayer jobs lists them.")
@@ -141,6 +145,8 @@ def _read_name(text: str) -> str:
 
     if not text.isidentifier() or keyword.iskeyword(text):
         raise ValueError(f"{text!r} is not a name that Python could bind")
+    if hasattr(builtins, text) or text in _IPYTHONS_OWN or text.startswith("__") or _RECORDS.fullmatch(text):
+        raise ValueError(f"{text!r} is a name of Python's or IPython's own, which later cells need")
     return text
 
 

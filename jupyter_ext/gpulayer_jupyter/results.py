@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gpulayer.client.following import Following, follow_through_interrupts
+from gpulayer.client.following import MOST_INTERRUPTS, Following, ends_with_interrupt, follow_through_interrupts
 from gpulayer.errors import GPUlayerError, JobFailed
 from gpulayer.protocol import GetSource, JobStatus, LogPage
 from gpulayer_jupyter.cell_places import program_of_source, tell_in_cells
@@ -62,23 +62,21 @@ def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes
         JobFailed: it did not succeed; shown as the guilty rank's own traceback.
         KeyboardInterrupt: after an interrupt, once the job has ended.
     """
-    if program is not None:
-        remember_program(job, program)
-    view = JobView(job.status, where=job.client.place, program=program)
-    view.notes += notes or []
-    display = place_for(shell, job)
-    with _blocking():
-        interrupted = follow_through_interrupts(
+    with ends_with_interrupt(job):
+        if program is not None:
+            remember_program(job, program)
+        view = JobView(job.status, where=job.client.place, program=program)
+        view.notes += notes or []
+        display = place_for(shell, job)
+    with _closing(display, view, job):
+        if follow_through_interrupts(
             job,
             lambda following: _show_until_end(following, view, display, job),
             is_leaving=None if job.client.is_embedded else lambda: is_kernel_ending(shell),
             displays=True,
-        )
-    view.status = job.status
-    if interrupted:
-        display.close(view)
-        raise KeyboardInterrupt
-    _close(job, view, display, program)
+        ):
+            raise KeyboardInterrupt
+        _raise_failure(job, view, program)
     return view
 
 
@@ -109,23 +107,22 @@ def watch_to_end(job: Any, shell: Any) -> None:
     """
     program = program_of(job)
     view = JobView(job.status, where=job.client.place, program=program)
-    display = place_for(shell, job)
     following = Following(job, displays=True)
     try:
-        with _blocking():
+        display = place_for(shell, job)
+        with _closing(display, view, job):
             _show_until_end(following, view, display, job)
+            _raise_failure(job, view, program)
     except KeyboardInterrupt:
-        display.close(view)
-        print(f"job {job.id} still runs: %gpulayer cancel {job.id}")  # noqa: T201 - the cell's own output
+        if not job.status.state.is_terminal:
+            print(f"job {job.id} still runs: %gpulayer cancel {job.id}")  # noqa: T201 - the cell's own output
         raise
     finally:
         following.close()
-    view.status = job.status
-    _close(job, view, display, program)
 
 
-def _close(job: Any, view: JobView, display: OutputPlace, program: Program | None) -> None:
-    """Draw the end, and raise what went wrong with its traceback once: in the error."""
+def _raise_failure(job: Any, view: JobView, program: Program | None) -> None:
+    """Raise what went wrong with its traceback once: in the error."""
     try:
         job.result()
     except JobFailed as failed:
@@ -134,8 +131,24 @@ def _close(job: Any, view: JobView, display: OutputPlace, program: Program | Non
         if failure is not None and failure.rank is not None and failed.details.get("traceback"):
             view.leave_out(failure.rank, str(failed.details["traceback"]))
         raise
+
+
+@contextlib.contextmanager
+def _closing(display: OutputPlace, view: JobView, job: Any) -> Iterator[None]:
+    """However the block is left, the job is drawn as it stands then: nothing is drawn after that, so an interrupt must not keep it."""
+    interrupt = None
+    try:
+        yield
     finally:
-        display.close(view)
+        for _ in range(MOST_INTERRUPTS):
+            try:
+                view.status = job.status
+                display.close(view)
+                break
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 @contextlib.contextmanager
@@ -152,6 +165,7 @@ def _blocking() -> Iterator[None]:
             sessions.tell_all_blocked(False)
 
 
+@_blocking()
 def _show_until_end(following: Following, view: JobView, display: OutputPlace, job: Any) -> None:
     while True:
         try:

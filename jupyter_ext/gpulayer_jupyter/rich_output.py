@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 import weakref
-from pathlib import Path
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
+from gpulayer.client.display_text import payload_bytes
 from gpulayer.client.job import Job
 from gpulayer.errors import GPUlayerError
-from gpulayer.protocol import Display, DisplayPayload
+from gpulayer.protocol import Display
 
 _TEXT = "text/plain"
 _NOTHING = {_TEXT: ""}
@@ -92,23 +91,14 @@ def _fetch(display: Display, job: Job) -> dict[str, Any]:
     """The forms as messages of a kernel have them."""
     data: dict[str, Any] = {}
     missing = []
-    with tempfile.TemporaryDirectory(prefix="gpulayer-display-") as folder:
-        for mime, payload in display.data.items():
-            try:
-                data[mime] = _decode(mime, _read(payload, job, Path(folder)))
-            except (GPUlayerError, OSError, ValueError) as error:
-                missing.append(f"[{mime} could not be fetched: {error}]")
+    for mime, payload in display.data.items():
+        try:
+            data[mime] = _decode(mime, payload_bytes(payload, job.client))
+        except (GPUlayerError, OSError, ValueError) as error:
+            missing.append(f"[{mime} could not be fetched: {error}]")
     if missing:
         data[_TEXT] = "\n".join([*([data[_TEXT]] if _TEXT in data else []), *missing])
     return data
-
-
-def _read(payload: DisplayPayload, job: Job, folder: Path) -> bytes:
-    if payload.artifact is None:
-        return (payload.text or "").encode()
-    file = folder / payload.artifact
-    job.client.transport.get_artifact(payload.artifact, file)
-    return file.read_bytes()
 
 
 def _decode(mime: str, data: bytes) -> Any:

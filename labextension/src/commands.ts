@@ -143,14 +143,10 @@ class JobPanel extends Widget {
     this.title.label = jobId;
     this.title.caption = trans.__('Job %1', jobId);
     this.view = new JobView(source, { now: gpulayer.stream.now });
-    this.node.append(this.view.node, this.failure);
-    this.failure.setAttribute('role', 'alert');
+    this.node.append(this.view.node);
     const record = source.job(
       status => (this.title.label = status.name),
-      error => {
-        this.view.node.hidden = true;
-        this.failure.textContent = [error.message, error.fix].filter(Boolean).join(' ');
-      },
+      () => undefined, // the view says so
     );
     this.disposed.connect(() => record.dispose());
   }
@@ -169,5 +165,4 @@ class JobPanel extends Widget {
   }
 
   private readonly view: JobView;
-  private readonly failure = document.createElement('p');
 }

@@ -18,6 +18,8 @@ import type { FollowSubscription, Listener } from './stream/subscriptions';
 const TRIES_UNTIL_OFFLINE = 4;
 /** A link that nobody needs is closed after this, so that a rank switch does not open one anew. */
 const IDLE_MS = 5_000;
+/** A link that breaks sooner counts as a try in vain: a proxy may let each socket in and cut it at once. */
+const STEADY_MS = 5_000;
 /** A tab out of sight for longer asks for no logs and metrics; what came meanwhile comes when it is seen again. */
 const HIDDEN_MS = 30_000;
 
@@ -221,7 +223,7 @@ export class Stream implements Connection {
       }
       this.instance = hello.instance;
     }
-    this.attempts = 0;
+    this.greetedAt = Date.now();
     this.refusal = null;
     this.become('connected');
     return true;
@@ -239,6 +241,10 @@ export class Stream implements Connection {
     if (this.subscriptions.size === 0) {
       return;
     }
+    if (this.greetedAt !== null && Date.now() - this.greetedAt >= STEADY_MS) {
+      this.attempts = 0;
+    }
+    this.greetedAt = null;
     const attempt = this.attempts++;
     this.become(this.refusal !== null || attempt + 1 >= TRIES_UNTIL_OFFLINE ? 'offline' : 'reconnecting');
     clearTimeout(this.retryTimer);
@@ -288,6 +294,8 @@ export class Stream implements Connection {
   private instance: string | null = null;
   private clockOffset = 0;
   private attempts = 0;
+  /** When the server last said hello, until that link breaks. */
+  private greetedAt: number | null = null;
   /** Nobody has to read of a connection that is only being made. */
   private currentState: ConnectionState = 'connected';
   private refusal: StreamProblem | null = null;

@@ -8,6 +8,8 @@ window.matchMedia ??= (query: string) =>
     media: query,
     addEventListener: () => undefined,
     removeEventListener: () => undefined,
+    addListener: () => undefined,
+    removeListener: () => undefined,
   }) as unknown as MediaQueryList;
 globalThis.ResizeObserver ??= class {
   observe(): void {}
@@ -15,3 +17,5 @@ globalThis.ResizeObserver ??= class {
   disconnect(): void {}
 };
 globalThis.DragEvent ??= class extends MouseEvent {} as unknown as typeof DragEvent; // @lumino/widgets asks for it when it is loaded
+window.requestIdleCallback ??= (work: IdleRequestCallback) =>
+  window.setTimeout(() => work({ didTimeout: true, timeRemaining: () => 0 }));

@@ -181,3 +181,18 @@ it('draws from what came before it, and ends', () => {
   expect(el.childElementCount).toBe(0);
   expect(model.listeners).toHaveLength(1); // that of the other source of this file
 });
+
+it('keeps of what was pushed only what no view has taken', () => {
+  model.frame({ type: 'logs', id: -2, page: logPage([1]) }, 0);
+  const first = followLogs();
+  return settle().then(async () => {
+    expect(first).toEqual([1]);
+    model.frame({ type: 'logs', id: -2, page: logPage([2]) }, 1);
+    expect(first).toEqual([1, 2]);
+    // A second view begins with what the kernel is asked for, not with a copy of the whole log.
+    const second = followLogs();
+    await settle();
+    expect(second).toEqual([]);
+    expect(model.sent.filter(one => one.type === 'subscribe')).toHaveLength(2);
+  });
+});

@@ -1,7 +1,9 @@
-"""The JupyterLab that the browser tests run against: a real server on a free loopback port, with a home of its own and a worker.
+"""The Jupyter servers that the browser tests run against: real ones on a free loopback port, each with a home of its own.
 
 Runs as a child of the tests, told what to do by lines on stdin and answering each with a line of JSON on stdout; when stdin
-ends, it ends the server and all that came from it. Each test's own JupyterLab state lies in the browser (Galata).
+ends, it ends the server and all that came from it. The argument is the kind: `lab` is JupyterLab with Galata's settings, without
+login, with one worker; `notebook` the same for Notebook 7; `user` a server as a hub starts it, below a prefix, with token and XSRF
+check and without workers.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +23,41 @@ from support.server import RunningServer, running_server
 
 import gpulayer
 
-CONFIG = """
+GALATA = """
 from jupyterlab.galata import configure_jupyter_server
 
 configure_jupyter_server(c)
+"""
+COMMON = """
 c.LabApp.news_url = None
+c.LabApp.expose_app_in_browser = True
+c.JupyterNotebookApp.expose_app_in_browser = True
 """
 CPU_DEVICES = 4
 STOP_SECONDS = 60.0
 """It ends its kernels first, one that runs a cell by force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a server is started.
+
+    Args:
+        module: what `python -m` runs.
+        workers: that are there before the first test.
+    """
+
+    module: str = "jupyterlab"
+    config: str = GALATA + COMMON
+    base_url: str = "/"
+    workers: int = 1
+
+
+KINDS = {
+    "lab": Kind(),
+    "notebook": Kind(module="notebook"),
+    "user": Kind(config=COMMON, base_url="/user/x/", workers=0),
+}
 
 
 def free_port() -> int:
@@ -40,24 +69,28 @@ def free_port() -> int:
 
 def main() -> None:
     """Serve until stdin ends."""
+    kind = KINDS[sys.argv[1]]
     folder = Path(tempfile.mkdtemp(prefix="gpulayer-ui-"))
     temporary = folder / "tmp"  # Galata's configuration makes folders there and leaves them
     temporary.mkdir()
     config = folder / "config.py"
-    config.write_text(CONFIG)
+    config.write_text(kind.config)
+    root = folder / "root"
     try:
         with running_server(
             folder / "home",
+            base_url=kind.base_url,
             lab=True,
-            root_dir=folder / "root",
+            root_dir=root,
             extra=(f"--config={config}",),
             # Ranks that import torch for themselves take seconds each.
-            env={"JUPYTERLAB_GALATA_ROOT_DIR": str(folder / "root"), "TMPDIR": str(temporary), "GPULAYER_WARM": "ahead"},
-            module=("jupyterlab",),
+            env={"JUPYTERLAB_GALATA_ROOT_DIR": str(root), "TMPDIR": str(temporary), "GPULAYER_WARM": "ahead"},
+            module=(kind.module,),
             port=free_port(),
         ) as server:
-            start_workers(server)
-            tell({"url": server.url, "home": str(server.home), "log": str(server.log_file)})
+            if kind.workers:
+                start_workers(server, kind.workers)
+            tell({"url": server.url, "token": server.token, "root": str(root)})
             for line in sys.stdin:
                 tell(carry_out(server, line.strip()))
     finally:
@@ -69,10 +102,6 @@ def carry_out(server: RunningServer, command: str) -> dict[str, Any]:
     match command:
         case "restart":
             server.stop(timeout=STOP_SECONDS)
-            server.start()
-        case "stop":
-            server.stop(timeout=STOP_SECONDS)
-        case "start":
             server.start()
         case "held":
             return {"held": devices_held(server)}
@@ -87,10 +116,10 @@ def devices_held(server: RunningServer) -> int:
         return sum(len(worker.devices_held) for worker in client.workers())
 
 
-def start_workers(server: RunningServer) -> None:
-    """One worker with enough devices for every test."""
+def start_workers(server: RunningServer, count: int) -> None:
+    """Workers with enough devices for every test."""
     with gpulayer.connect(server.url, token=server.client_token) as client:
-        client.ensure_local_workers(1, cpu_devices=CPU_DEVICES)
+        client.ensure_local_workers(count, cpu_devices=CPU_DEVICES)
 
 
 def tell(answer: dict[str, Any]) -> None:

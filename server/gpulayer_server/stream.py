@@ -155,6 +155,8 @@ class StreamSocket:
         """Write a frame once the one before has been taken; whoever calls it has the turn."""
         await self._taken()
         self._on_its_way = self._write(msgspec.json.encode(frame))
+        # A tab that goes takes with it who waits for this, and then nobody would hear that it failed.
+        self._on_its_way.add_done_callback(lambda written: written.cancelled() or written.exception())
         await self._taken()
 
     async def _taken(self) -> None:

@@ -86,6 +86,17 @@ def test_what_was_displayed_before_a_failure_is_there(place, tmp_path):
     assert [one.data["text/plain"].text for one in job.displays()] == ["1"]
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_exit_handlers_display_and_log_is_there_too(place, tmp_path, devices):
+    place.start_agent(cpu_devices=devices)
+    cell = "import atexit, gpulayer\natexit.register(lambda: (display('bye'), gpulayer.log(a=1), gpulayer.progress(3)))\ndisplay('hi')"
+    job = submit_cell(place, tmp_path, cell, devices=devices)
+    assert job.wait(WAIT_SECONDS).state is JobState.SUCCEEDED
+    assert [display.data["text/plain"].text for display in job.displays()] == ["'hi'", "'bye'"]
+    assert len(job.metrics()) == devices
+    assert job.status.progress.done == 3
+
+
 def test_displays_wait_for_a_control_plane_that_is_away_and_come_before_the_end(place, tmp_path):
     agent = place.start_agent()
     ready, go_on = tmp_path / "ready", tmp_path / "go-on"

@@ -43,6 +43,7 @@ def complete(shell: InteractiveShell, text: str) -> list[str]:
         ("%gpulayer a", ["attach", "autoload"]),
         ("%gpulayer attach ", ["j1", "j0"]),
         ("%gpulayer logs j1 --r", ["--rank"]),
+        ("%gpulayer logs --rank 0 ", ["j1", "j0"]),
         ("%gpulayer config no", ["nodes="]),
         ("%gpulayer config accelerator=m", ["accelerator=mps"]),
         ("%gpulayer config view=", ["view=auto", "view=text", "view=widget"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gpulayer_jupyter.autoload import config_file, turn_off, turn_on
+from gpulayer_jupyter.autoload import LINE, config_file, turn_off, turn_on
 from gpulayer_jupyter.defaults import KernelDefaults
 from gpulayer_jupyter.options import parse_cell_options
 from IPython.core.error import UsageError
@@ -53,3 +53,23 @@ def test_autoload_leaves_what_a_person_wrote(tmp_path: Path) -> None:
     turn_on(shell)
     turn_off(shell)
     assert config_file(shell).read_text() == before
+
+
+def test_autoload_keeps_a_files_own_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "ipython_config.py"
+    written = b"# -*- coding: latin-1 -*-\r\nc = get_config()  # caf\xe9\r\n"
+    file.write_bytes(written)
+    shell = SimpleNamespace(profile_dir=SimpleNamespace(location=str(tmp_path)))
+    turn_on(shell)
+    assert file.read_bytes() == written + LINE.encode()
+    turn_off(shell)
+    assert file.read_bytes() == written
+
+
+def test_autoload_says_what_to_write_where_it_can_not(tmp_path: Path) -> None:
+    (tmp_path / "ipython_config.py").mkdir()
+    shell = SimpleNamespace(profile_dir=SimpleNamespace(location=str(tmp_path)))
+    for change in (turn_on, turn_off):
+        with pytest.raises(UsageError, match="Is a directory") as refused:
+            change(shell)
+        assert LINE.rstrip() in str(refused.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpulayer_jupyter.export.provider import recorder_of
-from gpulayer_jupyter.options import cell_parser, parse_cell_options
+from gpulayer_jupyter.options import cell_parser, parse_cell_options, parse_command
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from support.notebook import new_shell
@@ -344,7 +344,12 @@ def test_autoload_writes_to_the_profile(
     assert "%load_ext gpulayer only" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", ["--as 2x", "--as class", "--bind browser"])
+@pytest.mark.parametrize("line", ["logs --rank 0 j1", "logs j1 --rank 0", "attach --target here j1", "cancel --force j1", "cancel j1"])
+def test_options_of_a_command_stand_before_or_behind_the_job(line: str) -> None:
+    assert parse_command(line).job == "j1"
+
+
+@pytest.mark.parametrize("line", ["--as 2x", "--as class", "--as print", "--as get_ipython", "--as _1", "--bind browser"])
 def test_names_and_bindings_that_there_are_not(line: str, shell: InteractiveShell) -> None:
     assert isinstance(_run(shell, f"%%gpulayer {line}\nprint(1)").error_in_exec, UsageError)
 

@@ -16,6 +16,7 @@ from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program
 from gpulayer_jupyter.kept_weights import load_weights
 from gpulayer_jupyter.results import follow_to_end, remember_program, watch_to_end
+from msgspec import structs
 from safetensors.torch import save_file
 
 from gpulayer.client.failures import job_failed
@@ -29,12 +30,13 @@ class StandIn:
     """As much of a job as following needs; ends when told to."""
 
     id = JobId("j1")
-    client = SimpleNamespace(place="here")
+    client = SimpleNamespace(place="here", is_embedded=False)
 
     def __init__(self) -> None:
         self.status = self.made(JobState.RUNNING)
         self.orders: list[bool] = []
         self.error: Exception | None = None
+        self.waited = False
         self.on_cancel: Callable[[bool], None] = lambda force: None
         self._ended = threading.Event()
 
@@ -57,10 +59,10 @@ class StandIn:
         self.status = self.made(state, failure)
         self._ended.set()
 
-    def follow_pages(self, rank: int | None) -> Iterator[LogPage]:
+    def follow_pages(self, rank: int | None, stop: threading.Event) -> Iterator[LogPage]:
         return iter(())
 
-    def follow_displays(self) -> Iterator[Display]:
+    def follow_displays(self, stop: threading.Event) -> Iterator[Display]:
         return iter(())
 
     def follow_status(self, stop: threading.Event) -> Iterator[JobStatus]:
@@ -73,6 +75,10 @@ class StandIn:
     def cancel(self, force: bool = False) -> None:
         self.orders.append(force)
         self.on_cancel(force)
+
+    def wait(self) -> None:
+        assert self._ended.wait(10)
+        self.waited = True
 
     def result(self) -> JobStatus:
         if self.status.state is not JobState.SUCCEEDED:
@@ -136,10 +142,44 @@ def test_attaching_tells_places_in_cells_where_this_kernel_knows_the_program() -
     error = RankError(type="ValueError", message="x", traceback='  File "/w/1/source/cell.py", line 3, in g\nValueError: x\n')
     job = StandIn()
     job.end(JobState.FAILED, Failure(reason="rank", message="", rank=0, exit_code=1, error=error))
+    job.status = structs.replace(job.status, spec=CommandJob(("python",), cells=(4,)))
     remember_program(job, program)
     with pytest.raises(JobFailed) as failed:
         watch_to_end(job, SHELL)
     assert failed.value.details["traceback"] == "  Cell [4], line 4, in g\nValueError: x"
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_an_interrupt_while_the_end_is_drawn_does_not_keep_it_from_being_drawn(interrupts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = StandIn()
+    job.end(JobState.SUCCEEDED)
+    drawn = []
+    left = [interrupts]
+
+    def close(self: Any, view: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise KeyboardInterrupt
+        drawn.append(view.status.state)
+
+    monkeypatch.setattr("gpulayer_jupyter.output.terminal_display.TerminalDisplay.close", close)
+    with pytest.raises(KeyboardInterrupt):
+        follow_to_end(job, SHELL)
+    assert drawn == [JobState.SUCCEEDED]
+
+
+def test_an_interrupt_before_the_job_is_followed_kills_it_and_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = StandIn()
+    job.on_cancel = lambda force: job.end(JobState.CANCELLED)
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpulayer_jupyter.results.place_for", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        follow_to_end(job, SHELL)
+    assert job.orders == [True]
+    assert job.waited
 
 
 def _interrupt_at_show(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:

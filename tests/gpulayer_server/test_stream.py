@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 from gpulayer_server.handlers.stream import MESSAGE_LIMIT_BYTES, StreamHandler
-from gpulayer_server.stream import MOST_REFUSALS
+from gpulayer_server.stream import MOST_REFUSALS, StreamSocket
 from support.hosted import NO_TOKEN, Hosted
 from support.stream import Printer, open_tab, read_text, stream_request, submit, text_of
 from tornado.httpclient import HTTPClientError
 from tornado.websocket import websocket_connect
 
+from gpulayer.control.following import ANY_JOB_TOPIC, JobFollower
 from gpulayer.control.store import tables
-from gpulayer.protocol import MOST_SUBSCRIPTIONS
+from gpulayer.control.stream_calls import COALESCE_SECONDS
+from gpulayer.protocol import MOST_SUBSCRIPTIONS, FollowJobs, HelloFrame, JobsFrame
 
 FRAME_BYTES = 256 * 1024
 
@@ -191,6 +193,40 @@ async def test_what_a_job_waits_for_is_told_when_it_changes(hosted: Hosted) -> N
         assert "the largest worker has 1 × cpu" in told[2]["jobs"][0]["waiting_for"]
 
 
+async def test_of_many_that_wait_only_those_in_the_list_are_looked_at_again(hosted: Hosted) -> None:
+    follower = hosted.host.control_plane.follow(FollowJobs(limit=2))
+    for _ in range(3):
+        await submit(hosted)
+    frame = await follower.read(1, limit_bytes=FRAME_BYTES)
+    assert isinstance(frame, JobsFrame)
+    assert len(frame.jobs) == 2
+    newest = [await submit(hosted) for _ in range(2)]
+    frame = await follower.read(1, limit_bytes=FRAME_BYTES)
+    assert isinstance(frame, JobsFrame)
+    assert [job.job_id for job in frame.jobs] == newest[::-1]
+    assert list(follower._waiting) == newest  # type: ignore[attr-defined]
+
+
+async def test_what_other_jobs_do_costs_one_that_waits_a_look_now_and_then(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = await submit(hosted)
+    reads = []
+    read = JobFollower.read
+
+    async def counted(self: JobFollower, number: int, *, limit_bytes: int) -> Any:
+        reads.append(number)
+        return await read(self, number, limit_bytes=limit_bytes)
+
+    monkeypatch.setattr(JobFollower, "read", counted)
+    async with open_tab(hosted) as tab:
+        began = time.monotonic()
+        await tab.subscribe(1, "job", job_id=job_id)
+        await tab.frame()
+        for _ in range(100):
+            hosted.host.control_plane.waiters.signal(ANY_JOB_TOPIC)
+            await asyncio.sleep(0.003)
+        assert len(reads) <= (time.monotonic() - began) / COALESCE_SECONDS + 2
+
+
 async def test_a_subscription_that_is_begun_anew_or_ended_is_silent(hosted: Hosted) -> None:
     one, other = await submit(hosted), await submit(hosted)
     async with open_tab(hosted) as tab:
@@ -296,7 +332,61 @@ async def test_a_tab_that_takes_nothing_gets_nothing_more(hosted: Hosted) -> Non
         assert len(stream._write_buffer) <= FRAME_BYTES + 1024
 
 
+async def test_nothing_overtakes_the_greeting_and_nothing_begins_after_the_end(hosted: Hosted) -> None:
+    written: list[str] = []
+    taken: list[asyncio.Future[None]] = []
+
+    def send(frame: bytes) -> asyncio.Future[None]:
+        written.append(json.loads(frame)["type"])
+        taken.append(asyncio.get_running_loop().create_future())
+        return taken[-1]
+
+    tab = StreamSocket(hosted.host.control_plane, send, HelloFrame(version="", protocol=1, instance="", time=0.0))
+    serving = asyncio.ensure_future(tab.serve())
+    subscription = json.dumps({"type": "subscribe", "id": 1, "to": {"kind": "job", "job_id": await submit(hosted)}})
+    assert await tab.hear(subscription)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert written == ["hello"]
+    taken[0].set_result(None)
+    async with asyncio.timeout(10):
+        while len(written) == 1:
+            await asyncio.sleep(0.005)
+    assert written == ["hello", "job"]
+    taken[1].set_result(None)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert await tab.hear(subscription)
+    assert len(tab) == 0
+
+
 # ---- its end
+
+
+async def test_a_tab_that_goes_with_a_frame_on_its_way_is_no_fault(hosted: Hosted) -> None:
+    faults: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: faults.append(context))
+    job_id = await submit(hosted)
+    printer = await Printer.take(hosted, job_id)
+    for _ in range(20):
+        await printer.print(*["z" * 60_000 + "\n"] * 10)
+    async with open_tab(hosted) as tab:
+        (handler,) = _alive(StreamHandler)
+        stream = handler.ws_connection.stream
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+        tab.socket.protocol.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        async with asyncio.timeout(10):
+            while not stream.writing():
+                await tab.subscribe(1, "logs", job_id=job_id)
+                await asyncio.sleep(0.01)
+        tab.socket.protocol.stream.close()
+        del handler, stream
+        async with asyncio.timeout(5):
+            while len(hosted.host.held_calls) or _alive(StreamHandler):
+                gc.collect()
+                await asyncio.sleep(0.005)
+    assert faults == []
 
 
 async def test_a_tab_that_goes_away_leaves_nothing(hosted: Hosted) -> None:

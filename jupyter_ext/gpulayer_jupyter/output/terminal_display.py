@@ -105,7 +105,7 @@ class LiveTerminalDisplay:
 
         rows: list[RenderableType] = [self._headline(view)]
         rows += [Text(line, style="dim") for line in view.head()[1:]]
-        under_way = {line.rank: line.text for line in view.open_lines() if line.rank is not None}
+        under_way = view.under_way()
         ranks = sorted({*list(self._last)[-RANKS_SHOWN:], *list(under_way)[:RANKS_SHOWN]})[: 2 * RANKS_SHOWN]
         width = max(20, self._console.width)
         for rank in ranks:

@@ -12,10 +12,10 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.client.log_lines import LogLine
 from gpulayer.client.status_text import clock_text, elapsed_seconds, shape_text, state_text, ways_out
 from gpulayer.client.terminal import mark_of
 from gpulayer.protocol import JobStatus, LogChunk, LogPage
@@ -35,15 +35,16 @@ _SKIPPED_BYTES = 96
 """Room for the line that says how many were skipped."""
 _STREAM_BYTES = 200
 """With less than this, a stream's lines are not worth their marks."""
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _Key = tuple[int, str]  # rank (-1: the launcher), stream
 
 
 @dataclass
 class _Stream:
-    """The last lines of one stream of one rank as a terminal shows them, and how many there were."""
+    """One stream of one rank: its last lines as a terminal shows them, how many there were, and the lines as they come."""
 
     translator: LineTranslator
+    coming: LineTranslator
     attempt: int
     terminal: TerminalText = field(default_factory=TerminalText)
     decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
@@ -51,20 +52,37 @@ class _Stream:
     size: int = 0
     count: int = 0
     drawn: list[str] | None = None  # the open lines as they stand
+    rest: str = ""  # of the line that no newline has ended: its end, for a bar may be redrawn in it for days
+    last: LogLine | None = None
 
-    def feed(self, chunk: LogChunk) -> None:
+    def feed(self, chunk: LogChunk) -> list[LogLine]:
+        """Returns the lines that this chunk completes."""
+        lines = []
         if chunk.attempt != self.attempt:
-            self.finish()
+            lines = self.finish()
             self.attempt = chunk.attempt
-        self.drawn = None
-        for text in self.terminal.feed(self.decoder.decode(chunk.data)):
-            self._add(text)
+        text = self.decoder.decode(chunk.data)
+        self._draw(text)
+        *complete, rest = f"{self.rest}{text}".split("\n")
+        self.rest = rest[-_KEPT_BYTES:]
+        self.last = LogLine(chunk.rank, chunk.stream, chunk.first_line + len(complete) + 1, chunk.time, "")
+        for number, line in enumerate(complete, chunk.first_line + 1):
+            lines += self._come(replace(self.last, number=number), line)
+        return lines
 
-    def finish(self) -> None:
-        self.drawn = None
-        for text in [*self.terminal.feed(self.decoder.decode(b"", final=True)), *self.terminal.finish()]:
-            self._add(text)
+    def finish(self) -> list[LogLine]:
+        """Nothing more comes of this attempt: what no newline ended is a line too."""
+        text = self.decoder.decode(b"", final=True)
+        self._draw(text)
+        for line in self.terminal.finish():
+            self._add(line)
         self.decoder.reset()
+        rest, self.rest = f"{self.rest}{text}", ""
+        return self._come(self.last, rest) if rest and self.last is not None else []
+
+    def unfinished(self) -> str:
+        """The line that is under way, as it stands."""
+        return _cut((self.terminal.open_lines() or [""])[-1])
 
     def open_lines(self) -> list[str]:
         """The lines that may still change, translated as if they were final."""
@@ -75,6 +93,15 @@ class _Stream:
                 del lines[-1]  # where the cursor stands after a newline
             self.drawn = [_cut(text) for line in lines if (text := translator.translate(line)) is not None]
         return self.drawn
+
+    def _draw(self, text: str) -> None:
+        self.drawn = None
+        for line in self.terminal.feed(text):
+            self._add(line)
+
+    def _come(self, like: LogLine, line: str) -> list[LogLine]:
+        text = self.coming.translate(clean_line(line))
+        return [] if text is None else [replace(like, text=text)]
 
     def _add(self, line: str) -> None:
         text = self.translator.translate(line)
@@ -107,49 +134,31 @@ class JobView:
         self.received_bytes = 0
         self._program = program
         self._clock = clock
-        self._assembler = LineAssembler()
         self._streams: dict[_Key, _Stream] = {}
-        self._translators: dict[_Key, LineTranslator] = {}  # of the lines as they come
-        self._open: list[LogLine] = []
 
     def add_page(self, page: LogPage) -> list[LogLine]:
         """Take what came in; returns the lines that it completed."""
+        lines = []
         for chunk in page.chunks:
             self.received_bytes += len(chunk.data)
-            self._stream_of(chunk).feed(chunk)
-        lines = list(self._add(self._assembler.feed(page.chunks)))
-        self._open = self._assembler.open_lines()
+            lines += self._stream_of(chunk).feed(chunk)
         return lines
 
     def finish(self) -> list[LogLine]:
         """Nothing more comes: what no newline ended is a line too."""
-        self._open = []
-        for stream in self._streams.values():
-            stream.finish()
-        return list(self._add(self._assembler.finish()))
+        return [line for stream in self._streams.values() for line in stream.finish()]
 
-    def open_lines(self) -> list[LogLine]:
-        """The unfinished lines as they stand."""
-        return [replace(line, text=clean_line(line.text)) for line in self._open]
-
-    def _add(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-        for line in lines:
-            translator = self._translators.get(_key(line))
-            if translator is None:
-                translator = self._translators[_key(line)] = self._translator(line.rank, line.stream)
-            text = translator.translate(clean_line(line.text))
-            if text is not None:
-                yield replace(line, text=text)
+    def under_way(self) -> dict[int, str]:
+        """Each rank's unfinished line as it stands."""
+        return {rank: text for (rank, _), stream in self._streams.items() if rank >= 0 and (text := stream.unfinished())}
 
     def _stream_of(self, chunk: LogChunk) -> _Stream:
         key = (-1 if chunk.rank is None else chunk.rank, chunk.stream)
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._streams[key] = _Stream(self._translator(chunk.rank, chunk.stream), chunk.attempt)
+            translators = [LineTranslator(self._program, rank=chunk.rank if chunk.stream == "stderr" else None) for _ in range(2)]
+            stream = self._streams[key] = _Stream(translators[0], translators[1], chunk.attempt)
         return stream
-
-    def _translator(self, rank: int | None, stream: str) -> LineTranslator:
-        return LineTranslator(self._program, rank=rank if stream == "stderr" else None)
 
     def leave_out(self, rank: int, traceback: str) -> None:
         """Show this rank's traceback no more: the error below the output tells it. One that it did not print changes nothing."""
@@ -237,8 +246,11 @@ class JobView:
 
 
 def clean_line(text: str) -> str:
-    """One line by itself, as it comes: after its last carriage return, without control sequences."""
-    return _cut(_SEQUENCE.sub("", next((part for part in reversed(text.split("\r")) if part), "")))
+    """One line by itself, as it comes and as a terminal leaves it."""
+    if _CONTROL.search(text):
+        terminal = TerminalText()
+        text = " ".join(line for line in [*terminal.feed(text), *terminal.finish()] if line)
+    return _cut(text)
 
 
 def _cut(text: str) -> str:
@@ -247,10 +259,6 @@ def _cut(text: str) -> str:
 
 def _rank_option(rank: int) -> str:
     return f" --rank {rank}" if rank >= 0 else ""
-
-
-def _key(line: LogLine) -> _Key:
-    return (-1 if line.rank is None else line.rank, line.stream)
 
 
 def _cost(mark: str, text: str) -> int:

@@ -251,4 +251,6 @@ def _told(error: Exception) -> StreamError:
         return StreamError(
             code=error.code, status=error.http_status, message=error.message, asked=error.asked, found=error.found, fix=error.fix
         )
-    return StreamError(code="invalid_spec", status=400, message="The widget's message makes no sense.", found=f"{type(error).__name__}: {error}")
+    return StreamError(
+        code="invalid_spec", status=400, message="The widget's message makes no sense.", found=f"{type(error).__name__}: {error}"
+    )

@@ -3,7 +3,7 @@
  * at any byte: what is asked for next begins where the last frame ended. Knows no socket and no poll.
  */
 import type { Subscription } from '../views/source';
-import { MOST_SUBSCRIPTIONS } from '../protocol';
+import { MOST_SUBSCRIPTIONS, TERMINAL_STATES } from '../protocol';
 import type { Followed, JobsFrame, JobStatus, LogPage, MetricPage, StreamError, StreamFrame } from '../protocol';
 
 /** Called with each kind of frame; a subscription has those of its own kind. */
@@ -33,6 +33,8 @@ interface Entry {
   /** The revision or cursor of the last frame; null before the first one. */
   reached: number | null;
   isComplete: boolean;
+  /** A job's record that will hardly change: it gives way where there are too many. */
+  isOver: boolean;
   isResting: boolean;
 }
 
@@ -70,6 +72,7 @@ export class Subscriptions {
       listener,
       reached: null,
       isComplete: false,
+      isOver: false,
       isResting: false,
     };
     this.entries.set(entry.id, entry);
@@ -90,18 +93,16 @@ export class Subscriptions {
     };
   }
 
-  /** At most as many as a tab may follow; what comes after them waits until one of them has ended. */
+  /** At most as many as a tab may follow: jobs that have ended give way first, then what came last. */
   wanted(): Wanted[] {
-    const wanted: Wanted[] = [];
-    for (const entry of this.entries.values()) {
-      if (wanted.length === MOST_SUBSCRIPTIONS) {
-        break;
-      }
-      if (!entry.isComplete && !entry.isResting && !(this.quiet && isBulk(entry.to))) {
-        wanted.push({ id: entry.id, version: entry.version, to: continued(entry) });
-      }
-    }
-    return wanted;
+    const open = [...this.entries.values()].filter(
+      entry => !entry.isComplete && !entry.isResting && !(this.quiet && isBulk(entry.to)),
+    );
+    const chosen =
+      open.length <= MOST_SUBSCRIPTIONS
+        ? open
+        : [...open.filter(entry => !entry.isOver), ...open.filter(entry => entry.isOver)].slice(0, MOST_SUBSCRIPTIONS);
+    return chosen.map(entry => ({ id: entry.id, version: entry.version, to: continued(entry) }));
   }
 
   /** Another start of the server: records and lists are read anew, logs and metrics go on, since their cursors are stored. */
@@ -126,6 +127,7 @@ export class Subscriptions {
       case 'job':
         if (entry.reached === null || frame.status.revision > entry.reached) {
           entry.reached = frame.status.revision;
+          this.end(entry, TERMINAL_STATES.includes(frame.status.state));
           entry.listener.onJob?.(frame.status);
         }
         return;
@@ -164,21 +166,25 @@ export class Subscriptions {
 
   /**
    * A frame that nobody asked for: whoever follows that job, its log or its metrics takes it. `after`: the cursor at which its
-   * page begins; what has come less far waits for its own.
+   * page begins; what has come less far waits for its own. Gives whether anybody took it.
    */
-  offer(frame: StreamFrame, after: number | null): void {
+  offer(frame: StreamFrame, after: number | null): boolean {
+    let isTaken = false;
     for (const entry of [...this.entries.values()]) {
-      const reached = entry.reached ?? 0;
-      if (frame.type === 'job' && entry.to.kind === 'job') {
-        this.take({ ...frame, id: entry.id });
-      } else if (frame.type === 'metrics' && entry.to.kind === 'metrics' && after !== null && after <= reached) {
-        this.take({ ...frame, id: entry.id });
-      } else if (frame.type === 'logs' && entry.to.kind === 'logs' && after !== null && after <= reached) {
-        const rank = entry.to.rank ?? null;
-        const chunks = rank === null ? frame.page.chunks : frame.page.chunks.filter(chunk => chunk.rank === rank);
+      const isBehind = after !== null && after <= (entry.reached ?? 0);
+      if (frame.type !== entry.to.kind || (frame.type !== 'job' && !isBehind)) {
+        continue;
+      }
+      isTaken = true;
+      const rank = entry.to.kind === 'logs' ? (entry.to.rank ?? null) : null;
+      if (frame.type === 'logs' && rank !== null) {
+        const chunks = frame.page.chunks.filter(chunk => chunk.rank === rank);
         this.take({ ...frame, id: entry.id, page: { ...frame.page, chunks } });
+      } else {
+        this.take({ ...frame, id: entry.id });
       }
     }
+    return isTaken;
   }
 
   /** Every subscription is over, for one reason. */
@@ -197,6 +203,15 @@ export class Subscriptions {
       entry.isResting = false;
       this.onChange();
     }, REST_MS);
+  }
+
+  private end(entry: Entry, isOver: boolean): void {
+    if (entry.isOver !== isOver) {
+      entry.isOver = isOver;
+      if (this.entries.size > MOST_SUBSCRIPTIONS) {
+        this.onChange(); // there is room for another
+      }
+    }
   }
 
   private reach(entry: Entry, page: { next: number; complete: boolean }): void {

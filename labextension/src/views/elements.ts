@@ -24,15 +24,31 @@ export function svg(tag: string, attributes: Attributes = {}, ...children: Child
   return made;
 }
 
-/** A button with a text; `type` is set, since a form around an output would be sent by it. */
+/** A button with a text; `type` is set, since a form around an output would be sent by it. While it is busy a click does nothing. */
 export function button(
   text: string,
   onClick: (event: MouseEvent) => void,
   attributes: Attributes = {},
 ): HTMLButtonElement {
   const made = element('button', { type: 'button', class: 'jp-gpulayer-button', ...attributes }, text);
-  made.addEventListener('click', onClick);
+  made.addEventListener('click', event => {
+    if (made.getAttribute('aria-disabled') !== 'true') {
+      onClick(event);
+    }
+  });
   return made;
+}
+
+/** What it did last is not over. It is not `disabled`: that would take the focus from whoever pressed it by keyboard. */
+export function setBusy(made: HTMLButtonElement, isBusy: boolean): void {
+  made.setAttribute('aria-disabled', String(isBusy));
+}
+
+/** Leave the focus here where what had it is gone: the next Tab goes on from here. A click does not focus it. */
+export function leaveFocusAt(target: HTMLElement): void {
+  target.tabIndex = -1;
+  target.focus({ preventScroll: true });
+  target.addEventListener('blur', () => target.removeAttribute('tabindex'), { once: true });
 }
 
 /** Change the text of an element only where it differs: a selection inside it stays, and nothing is read aloud again. */

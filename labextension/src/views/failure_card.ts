@@ -9,7 +9,6 @@ import { type CellPlaces, inFunction, otherRanks, ownFrame, sourcePath } from '.
 import { nodeCount } from './job_words';
 import type { Translator } from './source';
 import { stackGroups } from './stacks';
-import { stateMark } from './state_marks';
 import { value } from './units';
 
 /** Shows a line of the job's source. */
@@ -55,12 +54,7 @@ export class FailureCard {
     const message = failure.error?.message.trim().split('\n') ?? [];
     const rest = message.slice(1);
     return [
-      element(
-        'div',
-        { class: 'jp-gpulayer-failure-title' },
-        stateMark('failed'),
-        element('span', {}, failureTitle(status, this._trans)),
-      ),
+      element('div', { class: 'jp-gpulayer-failure-title' }, failureTitle(status, this._trans)),
       ...(rest.length ? [element('pre', { class: 'jp-gpulayer-failure-message' }, cut(rest))] : []),
       ...this._place(failure),
       ...reasons(failure).map(reason => element('p', { class: 'jp-gpulayer-failure-reason' }, reason)),

@@ -1,6 +1,6 @@
 /** The first line of a job: its state, where it runs, for how long, how it started; what it waits for; its progress; and how to stop it. */
 import type { JobStatus } from '../protocol';
-import { button, element, isRepeated, setText } from './elements';
+import { button, element, isRepeated, leaveFocusAt, setBusy, setText } from './elements';
 import {
   hostWords,
   phaseOfStatus,
@@ -40,8 +40,13 @@ export class Header {
 
   /**
    * @param now - Unix seconds by this browser's clock.
+   * @param onTick - called when what is said of the time is drawn again, while the job has not ended.
    */
-  constructor(source: JobSource, now: () => number) {
+  constructor(
+    source: JobSource,
+    now: () => number,
+    private readonly _onTick: () => void = () => undefined,
+  ) {
     this._source = source;
     this._now = now;
     const { trans, actions } = source;
@@ -103,6 +108,7 @@ export class Header {
     if (this._status !== null && this._status.ended_at === null && !document.hidden) {
       this._drawFacts();
       this._drawStop();
+      this._onTick();
     }
   }
 
@@ -126,9 +132,13 @@ export class Header {
     const why = ended ? undefined : actions.whyNoCancel;
     setText(this._whyNot, why ?? '');
     this._whyNot.hidden = !why;
+    const hadFocus = document.activeElement === this._stop;
     this._stop.hidden = ended || Boolean(why);
+    if (hadFocus && this._stop.hidden) {
+      leaveFocusAt(this.node);
+    }
     const isStopping = this._phase === 'stopping';
-    this._stop.disabled = this._asked;
+    setBusy(this._stop, this._asked);
     setText(this._stop, this._asked ? trans.__('Stopping…') : isStopping ? trans.__('Kill at once') : trans.__('Stop'));
     this._stop.title = isStopping
       ? trans.__('End the ranks without waiting for their grace')

@@ -2,16 +2,18 @@
  * A job as one view: its header, why it failed, and tabs with its output, metrics, ranks, start-up and source. Draws what
  * a `JobSource` says and nothing else; whoever made it disposes of it.
  */
-import type { JobStatus, StreamError } from '../protocol';
+import type { JobSource as SourceFiles, JobStatus, StreamError } from '../protocol';
 import { element, setText } from './elements';
 import { failureTitle, FailureCard } from './failure_card';
 import { CellPlaces } from './frame_places';
 import { errorText, Header } from './header';
+import { watchSight } from './in_sight';
 import { phaseOfStatus } from './job_words';
 import { LogsView } from './logs/logs_view';
 import { MainChart } from './metrics/main_chart';
 import { MetricStore } from './metrics/metric_store';
 import { MetricsView } from './metrics/metrics_view';
+import { ownKeys } from './own_keys';
 import { Program } from './program';
 import { rankMarks } from './rank_rows';
 import { Ranks } from './ranks';
@@ -44,13 +46,14 @@ export class JobView {
   private readonly _subscriptions: Subscription[] = [];
   private readonly _mainChart: MainChart;
   private readonly _output = element('div', { class: 'jp-gpulayer-output' });
-  private _seen: IntersectionObserver | null = null;
+  private _isFollowed = false;
   private _logs: LogsView | null = null;
   private _metrics: MetricsView | null = null;
   private _ranks: Ranks | null = null;
   private _waterfall: Waterfall | null = null;
   private _program: Program | null = null;
   private _status: JobStatus | null = null;
+  private _files: Promise<SourceFiles> | null = null;
   private _hasAskedForCells = false;
 
   constructor(source: JobSource, options: JobViewOptions = {}) {
@@ -58,7 +61,7 @@ export class JobView {
     this._source = source;
     this._options = options;
     this._now = options.now ?? (() => source.now?.() ?? Date.now() / 1000);
-    this._header = new Header(source, this._now);
+    this._header = new Header(source, this._now, () => this._tick());
     this._failure = new FailureCard(trans, (path, line) => this._showSource(path, line));
     this._mainChart = new MainChart(this._store, trans, options.chartWidth);
     this._tabs = new Tabs(trans.__('Views of the job'), [
@@ -85,36 +88,26 @@ export class JobView {
         status => this._take(status),
         error => this._fail(error),
       ),
+      ownKeys(this.node),
+      watchSight(this.node, isInSight => this._onSight(isInSight)),
     );
-    this._followWhenSeen();
   }
 
   dispose(): void {
-    this._seen?.disconnect();
     for (const one of [...this._subscriptions, this._header, this._mainChart, this._store, this._logs, this._metrics]) {
       one?.dispose();
     }
     this.node.remove();
   }
 
-  /** Metrics are many: those of an output that was never scrolled to are not asked for. */
-  private _followWhenSeen(): void {
-    const follow = (): void => {
-      this._seen?.disconnect();
-      this._seen = null;
+  /** Metrics are many: those of an output that was never scrolled to are not asked for, and out of sight none are drawn. */
+  private _onSight(isInSight: boolean): void {
+    this._mainChart.setInSight(isInSight);
+    if (isInSight && !this._isFollowed) {
+      this._isFollowed = true;
       this._subscriptions.push(this._source.metrics(page => this._store.add(page)));
       this._subscriptions.push(this._store.onChange(() => this._tabs.offer('metrics', this._store.series.size > 0)));
-    };
-    if (typeof IntersectionObserver === 'undefined') {
-      follow();
-      return;
     }
-    this._seen = new IntersectionObserver(entries => {
-      if (this._seen !== null && entries.some(entry => entry.isIntersecting)) {
-        follow();
-      }
-    });
-    this._seen.observe(this.node);
   }
 
   private _take(status: JobStatus): void {
@@ -148,6 +141,13 @@ export class JobView {
     }
   }
 
+  /** A step that goes on is told with its time. */
+  private _tick(): void {
+    if (this._status !== null && this._tabs.selected === 'start-up') {
+      this._waterfall?.update(this._status);
+    }
+  }
+
   /** Of a notebook's program, a failure's places are told as the cells have them; those of any other stay as they are. */
   private _tellInCells(status: JobStatus): void {
     const { cells } = status.spec;
@@ -155,13 +155,23 @@ export class JobView {
       return;
     }
     this._hasAskedForCells = true;
-    this._source.readSource().then(
+    this._readSource().then(
       ({ files }) => {
         const manifest = files.find(file => file.path === 'manifest.json')?.text;
         this._failure.setCells(new CellPlaces(manifest ?? '', cells));
       },
-      () => {}, // the places stay those of the program's files
+      // The places stay those of the program's files.
+      () => (this._hasAskedForCells = false),
     );
+  }
+
+  /** It never changes, so it is read once; again only where that failed. */
+  private _readSource(): Promise<SourceFiles> {
+    this._files ??= this._source.readSource().catch((error: unknown) => {
+      this._files = null;
+      throw error;
+    });
+    return this._files;
   }
 
   /** Said aloud when the state changes, not when a notebook with an old job is opened. */
@@ -211,6 +221,7 @@ export class JobView {
     this._ranks = new Ranks(this._source.trans, rank => {
       this._tabs.select('output');
       this._logs?.selectRank(rank);
+      this._logs?.focus(); // the button that was pressed is out of sight
     });
     return this._ranks.node;
   }
@@ -222,7 +233,7 @@ export class JobView {
 
   private _drawSource(): HTMLElement {
     const { trans } = this._source;
-    this._program = new Program(this._source, words => {
+    this._program = new Program({ trans, readSource: () => this._readSource() }, words => {
       this._tabs.setLabel('source', words === null ? trans.__('Source') : trans.__('Source (%1)', words));
     });
     void this._program.read();

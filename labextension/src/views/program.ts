@@ -3,14 +3,15 @@ import type { JobSource as SourceFiles, SourceFile } from '../protocol';
 import { copyButton } from './copying';
 import { button, element, setText } from './elements';
 import { errorText } from './header';
-import type { JobSource } from './source';
+import type { JobSource, Translator } from './source';
 import { bytes, count } from './units';
 
 const MANIFEST = 'manifest.json';
 
 export class Program {
   readonly node = element('div', { class: 'jp-gpulayer-program' });
-  private readonly _source: JobSource;
+  private readonly _trans: Translator;
+  private readonly _readSource: () => Promise<SourceFiles>;
   private readonly _onRead: (words: string | null) => void;
   private readonly _list: HTMLElement;
   private readonly _bar = element('div', { class: 'jp-gpulayer-program-bar' });
@@ -24,10 +25,11 @@ export class Program {
   /**
    * @param onRead - told once what the source is made of: `3 cells, 2 modules`.
    */
-  constructor(source: JobSource, onRead: (words: string | null) => void) {
-    this._source = source;
-    this._onRead = onRead;
+  constructor(source: Pick<JobSource, 'trans' | 'readSource'>, onRead: (words: string | null) => void) {
     const { trans } = source;
+    this._trans = trans;
+    this._readSource = () => source.readSource();
+    this._onRead = onRead;
     this._list = element('div', { class: 'jp-gpulayer-files', role: 'group', 'aria-label': trans.__('Files') });
     this._code = element('div', {
       class: 'jp-gpulayer-code',
@@ -40,14 +42,14 @@ export class Program {
 
   /** Read the source, once; again only where it failed before. */
   async read(): Promise<void> {
-    const { trans } = this._source;
+    const trans = this._trans;
     if (this._reads) {
       return;
     }
     this._reads = true;
     this._note.textContent = trans.__('Reading the source…');
     try {
-      this._take(await this._source.readSource());
+      this._take(await this._readSource());
     } catch (error) {
       this._reads = false;
       this._note.replaceChildren(
@@ -68,7 +70,7 @@ export class Program {
   }
 
   private _take(found: SourceFiles): void {
-    const { trans } = this._source;
+    const trans = this._trans;
     this._files = [...found.files].sort((one, other) => weight(one, found.script) - weight(other, found.script));
     this._onRead(summary(found, trans));
     const more = found.more_files
@@ -92,7 +94,7 @@ export class Program {
   }
 
   private _showFile(file: SourceFile): void {
-    const { trans } = this._source;
+    const trans = this._trans;
     const text = file.text;
     [...this._list.children].forEach((one, index) =>
       one.setAttribute('aria-pressed', String(this._files[index] === file)),
@@ -125,7 +127,9 @@ export class Program {
     const place = element('div', { class: 'jp-gpulayer-marked-line' });
     place.style.setProperty('--gpulayer-line', String(wanted.line - 1));
     this._code.append(place);
-    place.scrollIntoView({ block: 'center' });
+    // In its box; the page moves no further than to show the box.
+    this._code.scrollTop = place.offsetTop - this._code.clientHeight / 2;
+    this._code.scrollIntoView({ block: 'nearest' });
     this._code.focus({ preventScroll: true });
   }
 }
@@ -159,7 +163,7 @@ interface Manifest {
 }
 
 /** `3 cells, 2 modules` of what a notebook exported, else `4 files`. */
-function summary(found: SourceFiles, trans: JobSource['trans']): string | null {
+function summary(found: SourceFiles, trans: Translator): string | null {
   const text = found.files.find(file => file.path === MANIFEST)?.text;
   const all = found.files.length + found.more_files;
   if (!all) {

@@ -90,6 +90,7 @@ export class Tabs {
     const made = this._find(id);
     if (made !== null) {
       setText(made.button, label);
+      this._revealSelected();
     }
   }
 
@@ -117,8 +118,20 @@ export class Tabs {
       made.isDrawn = true;
       made.panel.append(made.tab.draw());
     }
+    this._revealSelected();
     before?.tab.onShown?.(false);
     made.tab.onShown?.(true);
+  }
+
+  /** Where not all tabs fit, the open one is in sight; the page itself does not move. */
+  private _revealSelected(): void {
+    if (this._selected !== null) {
+      const [tab, list] = [this._selected.button, this.list].map(one => one.getBoundingClientRect()) as [
+        DOMRect,
+        DOMRect,
+      ];
+      this.list.scrollLeft += Math.max(0, tab.right - list.right) - Math.max(0, list.left - tab.left);
+    }
   }
 
   private _onKey(event: KeyboardEvent): void {

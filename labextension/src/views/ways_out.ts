@@ -1,7 +1,7 @@
 /** What a queued job waits for, and what a person can do about it from here: start workers, or let a machine join. */
 import type { JobStatus } from '../protocol';
 import { copyButton } from './copying';
-import { button, element, sentence } from './elements';
+import { button, element, sentence, setBusy } from './elements';
 import type { JobSource } from './source';
 import { phaseOfStatus } from './job_words';
 
@@ -11,7 +11,8 @@ export class WaysOut {
   private readonly _actions = element('div', { class: 'jp-gpulayer-actions' });
   private readonly _source: JobSource;
   private readonly _onError: (error: unknown) => void;
-  private _drawn = '';
+  private _said = '';
+  private _offered = '';
 
   constructor(source: JobSource, onError: (error: unknown) => void) {
     this._source = source;
@@ -23,27 +24,39 @@ export class WaysOut {
     const phase = phaseOfStatus(status);
     const waits = (phase === 'queued' || phase === 'starting') && status.waiting_for !== null;
     this.node.hidden = !waits;
-    const key = waits ? JSON.stringify([status.waiting_for, status.waiting]) : '';
-    if (key === this._drawn) {
-      return;
+    const said = waits ? upperFirst(status.waiting_for ?? '') : '';
+    if (said !== this._said) {
+      this._said = said;
+      this._words.replaceChildren(sentence(said));
     }
-    this._drawn = key;
-    this._words.replaceChildren(sentence(waits ? upperFirst(status.waiting_for ?? '') : ''));
-    this._actions.replaceChildren(...(waits ? this._waysOut(status) : []));
+    // The words change with every device that is taken; a join command that somebody copies stays.
+    const offered = waits ? `${this._workersOf(status)} ${this._isHelped(status)}` : '';
+    if (offered !== this._offered) {
+      this._offered = offered;
+      this._actions.replaceChildren(...(waits ? this._waysOut(status) : []));
+    }
+  }
+
+  private _workersOf(status: JobStatus): number {
+    return this._source.actions.startLocalWorkers ? (status.waiting?.local_workers ?? 0) : 0;
+  }
+
+  private _isHelped(status: JobStatus): boolean {
+    return Boolean(this._source.actions.joinCommand) && HELPED_BY_WORKERS.includes(status.waiting?.reason ?? '');
   }
 
   private _waysOut(status: JobStatus): Node[] {
-    const { actions, trans } = this._source;
+    const { trans } = this._source;
     const found: Node[] = [];
-    const workers = status.waiting?.local_workers ?? 0;
-    if (workers > 0 && actions.startLocalWorkers) {
+    const workers = this._workersOf(status);
+    if (workers > 0) {
       const text = trans._n('Start %1 local worker', 'Start %1 local workers', workers);
       const start = button(text, () => void this._startWorkers(start, workers), {
         class: 'jp-gpulayer-button jp-gpulayer-first',
       });
       found.push(start);
     }
-    if (actions.joinCommand && HELPED_BY_WORKERS.includes(status.waiting?.reason ?? '')) {
+    if (this._isHelped(status)) {
       const join = button(trans.__('Show the join command'), () => void this._showJoin(join), {
         title: trans.__('The command with which another machine joins'),
       });
@@ -54,12 +67,12 @@ export class WaysOut {
 
   private async _startWorkers(pressed: HTMLButtonElement, workers: number): Promise<void> {
     const { actions, trans } = this._source;
-    pressed.disabled = true;
+    setBusy(pressed, true);
     pressed.textContent = trans._n('Starting %1 worker…', 'Starting %1 workers…', workers);
     try {
       await actions.startLocalWorkers?.(workers);
     } catch (error) {
-      pressed.disabled = false;
+      setBusy(pressed, false);
       pressed.textContent = trans._n('Start %1 local worker', 'Start %1 local workers', workers);
       this._onError(error);
     }
@@ -67,14 +80,14 @@ export class WaysOut {
 
   private async _showJoin(pressed: HTMLButtonElement): Promise<void> {
     const { actions, trans } = this._source;
-    pressed.disabled = true;
+    setBusy(pressed, true);
     try {
       const command = (await actions.joinCommand?.()) ?? '';
       const copy = copyButton(() => command, trans.__('Copy the join command'), trans);
       pressed.replaceWith(element('code', { class: 'jp-gpulayer-command', tabindex: 0 }, command), copy);
       copy.focus();
     } catch (error) {
-      pressed.disabled = false;
+      setBusy(pressed, false);
       this._onError(error);
     }
   }

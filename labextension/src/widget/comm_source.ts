@@ -121,21 +121,23 @@ export class CommJobSource implements JobSource {
   private follow(add: () => Subscription): Subscription {
     const subscription = add();
     queueMicrotask(() => {
-      for (const { frame, after } of [...this.pushed]) {
-        this.subscriptions.offer(frame, after);
-      }
+      const pushed = this.pushed;
+      this.pushed = [];
+      pushed.forEach(({ frame, after }) => this.offer(frame, after));
     });
     return subscription;
   }
 
+  /** Of records the last one is kept; of logs and metrics what no view has taken, lest a long job's whole output stays. */
   private offer(frame: PushedFrame['frame'], after: number | null): void {
-    // Of records the last one is enough; logs and metrics are kept as far as views could still want them.
+    const isTaken = this.subscriptions.offer(frame, after);
     if (frame.type === 'job') {
       this.pushed = this.pushed.filter(pushed => pushed.frame.type !== 'job');
     }
-    this.pushed.push({ frame, after });
-    this.pushed.splice(0, this.pushed.length - MOST_PUSHED);
-    this.subscriptions.offer(frame, after);
+    if (frame.type === 'job' || !isTaken) {
+      this.pushed.push({ frame, after });
+      this.pushed.splice(0, this.pushed.length - MOST_PUSHED);
+    }
   }
 
   private catchUp(): void {

@@ -1,6 +1,8 @@
+import { MOST_SUBSCRIPTIONS } from '../../src/protocol';
 import { Stream } from '../../src/stream';
+import { Subscriptions } from '../../src/stream/subscriptions';
 import { FakeServer, settle } from '../support/fake_server';
-import { JOB_ID, logPage, metricPage } from '../support/records';
+import { JOB_ID, jobStatus, logPage, metricPage } from '../support/records';
 
 const LOGS = { kind: 'logs', job_id: JOB_ID, rank: null, after: 0, tail_bytes: 1000 } as const;
 const JOB = { kind: 'job', job_id: JOB_ID, after_revision: null, shows: false } as const;
@@ -95,9 +97,44 @@ describe('cursors', () => {
       expect(after.after).toBe(2 * turn);
       server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn, 2 * turn + 1].filter(Boolean)) });
       server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn + 1, 2 * turn + 2]) });
+      jest.advanceTimersByTime(5_000);
       server.socket.break();
       jest.advanceTimersByTime(1_000);
     }
     expect(got).toEqual(Array.from({ length: 40 }, (_none, index) => index + 1));
   });
+});
+
+it('jobs that have ended give way to those that run, where a tab follows too many', () => {
+  const changes = jest.fn();
+  const subscriptions = new Subscriptions(changes);
+  for (let number = 0; number < MOST_SUBSCRIPTIONS; number += 1) {
+    subscriptions.add(JOB, {});
+  }
+  subscriptions.add(LOGS, {});
+  expect(subscriptions.wanted()).toHaveLength(MOST_SUBSCRIPTIONS);
+  expect(subscriptions.wanted().some(({ to }) => to.kind === 'logs')).toBe(false);
+  changes.mockClear();
+  subscriptions.take({ type: 'job', id: 7, status: jobStatus({ state: 'succeeded', ended_at: 1002 }) });
+  expect(changes).toHaveBeenCalledTimes(1);
+  expect(subscriptions.wanted()).toHaveLength(MOST_SUBSCRIPTIONS);
+  expect(subscriptions.wanted().map(({ id }) => id)).not.toContain(7);
+  expect(subscriptions.wanted().some(({ to }) => to.kind === 'logs')).toBe(true);
+});
+
+it('a server that lets each socket in and cuts it at once is not stormed', async () => {
+  followLogs();
+  await settle();
+  const { sockets } = server;
+  for (let minute = 0; minute < 600; minute += 1) {
+    if (server.socket.readyState === 0) {
+      server.socket.open();
+      server.socket.break();
+    }
+    jest.advanceTimersByTime(100);
+    await settle();
+  }
+  // Doubling from half a second to a quarter of a minute: a minute has room for some ten tries.
+  expect(sockets.length).toBeLessThan(13);
+  expect(sockets.length).toBeGreaterThan(4);
 });

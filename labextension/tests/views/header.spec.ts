@@ -91,7 +91,7 @@ test('the first click stops, the second kills, and the second of a double click 
   header.update(running());
   button('Stop')!.dispatchEvent(new MouseEvent('click', { detail: 1 }));
   expect(source.cancelled).toEqual([false]);
-  expect(button('Stopping…')!.disabled).toBe(true);
+  expect(button('Stopping…')!.getAttribute('aria-disabled')).toBe('true');
   await settle();
   header.update({ ...running(), cancel_requested: true });
   expect(facts()).toMatch(/^stopping 0:42/);
@@ -103,6 +103,21 @@ test('the first click stops, the second kills, and the second of a double click 
   expect(header.node.querySelector('.jp-gpulayer-stop')).toHaveProperty('hidden', true);
 });
 
+test('the focus stays with what one stops by keyboard, and at its line when that is gone', async () => {
+  document.body.append(header.node);
+  header.update(running());
+  const stop = button('Stop')!;
+  stop.focus();
+  stop.click();
+  stop.click();
+  expect(source.cancelled).toEqual([false]);
+  expect(document.activeElement).toBe(stop);
+  header.update(cancelled());
+  expect(document.activeElement).toBe(header.node);
+  header.node.blur();
+  expect(header.node.hasAttribute('tabindex')).toBe(false);
+});
+
 test('a stop that is refused says why and can be tried again', async () => {
   source.actions = { cancel: async () => Promise.reject({ message: 'Not yours.', fix: 'Ask ada.' }) };
   header.update(running());
@@ -110,7 +125,7 @@ test('a stop that is refused says why and can be tried again', async () => {
   await settle();
   await settle();
   expect(header.node.querySelector('[role=alert]')!.textContent).toBe('Not yours. Ask ada.');
-  expect(button('Stop')!.disabled).toBe(false);
+  expect(button('Stop')!.getAttribute('aria-disabled')).toBe('false');
 });
 
 test('where nothing can be stopped the reason stands in the place of the button, as long as it holds', () => {
@@ -138,7 +153,7 @@ test('a job that waits says for what, and offers what helps', async () => {
   expect(header.node.querySelector('.jp-gpulayer-waits-words code')!.textContent).toBe('gpulayer worker start');
   button('Start 2 local workers')!.click();
   expect(started).toEqual([2]);
-  expect(button('Starting 2 workers…')!.disabled).toBe(true);
+  expect(button('Starting 2 workers…')!.getAttribute('aria-disabled')).toBe('true');
   button('Show the join command')!.click();
   await settle();
   await settle();
@@ -148,6 +163,17 @@ test('a job that waits says for what, and offers what helps', async () => {
   expect(document.activeElement?.getAttribute('aria-label')).toBe('Copy the join command');
   header.update(running());
   expect(header.node.querySelector('.jp-gpulayer-waits')).toHaveProperty('hidden', true);
+});
+
+test('a join command stays while what the job waits for changes', async () => {
+  source.actions = { cancel: async () => undefined, joinCommand: async () => 'gpulayer worker start' };
+  header.update(queued());
+  button('Show the join command')!.click();
+  await settle();
+  await settle();
+  header.update({ ...queued(), waiting_for: 'needs 8 × cuda; free: 2 on gpu-a' });
+  expect(header.node.querySelector('.jp-gpulayer-waits-words')!.textContent).toContain('free: 2');
+  expect(header.node.querySelector('.jp-gpulayer-command')!.textContent).toBe('gpulayer worker start');
 });
 
 test('without the actions nothing is offered', () => {

@@ -94,6 +94,31 @@ test('choosing a rank shows its output', () => {
   open('Ranks');
   view.node.querySelector<HTMLElement>('[data-row="3"]')!.click();
   expect(view.node.querySelector('[aria-selected=true]')!.textContent).toBe('Output');
+  expect(document.activeElement).toBe(view.node.querySelector('.jp-gpulayer-logs-scroll'));
+});
+
+test('keys belong to the whole view, not to the notebook around it', () => {
+  source.sendJob(running());
+  view.node.querySelector<HTMLElement>('[role=tab]')!.focus();
+  view.node.querySelector('[role=tab]')!.dispatchEvent(new KeyboardEvent('keydown', { key: 'x', bubbles: true }));
+  expect(view.node.hasAttribute('data-lm-suppress-shortcuts')).toBe(true);
+});
+
+test('the source is read once, for the failure and for its tab', async () => {
+  const lines = ['main.py:1-20 is cell 1 from line 1'];
+  const files = [{ path: 'manifest.json', size_bytes: 9, text: JSON.stringify({ lines }) }];
+  const read = jest.fn(async () => ({ files, script: null, more_files: 0 }));
+  source.files = async () => Promise.reject(new Error('away'));
+  const status = { ...failed(), spec: { ...failed().spec, cells: [8] } };
+  source.sendJob(status);
+  await passTime();
+  source.files = read;
+  source.sendJob({ ...status, revision: 10 });
+  await passTime();
+  expect(view.node.querySelector('.jp-gpulayer-failure-place')!.textContent).toContain('Cell [8], line 14');
+  open('Source');
+  await passTime();
+  expect(read).toHaveBeenCalledTimes(1);
 });
 
 test('tabs that are open follow the job', () => {
@@ -105,6 +130,18 @@ test('tabs that are open follow the job', () => {
   expect(view.node.textContent).toContain('Start-up of rank 1');
   source.sendJob(succeeded());
   expect(view.node.textContent).toContain('92 ms to the first step');
+});
+
+test('a step that goes on is told with its time', async () => {
+  let now = 1042;
+  view.dispose();
+  draw({ now: () => now });
+  source.sendJob(running());
+  open('Start-up');
+  expect(view.node.textContent).toContain('41.91 s so far');
+  now = 1043;
+  await passTime();
+  expect(view.node.textContent).toContain('42.91 s so far');
 });
 
 test('a job that is not known here leaves what the notebook kept', () => {

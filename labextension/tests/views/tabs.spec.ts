@@ -69,3 +69,20 @@ test('one that goes away leaves its place, one that is not offered cannot be ope
   tabs.offer('a', false);
   expect(tabs.selected).toBe('b');
 });
+
+test('the open tab is in sight where not all of them fit', () => {
+  const places: [Element, number, number][] = [
+    [tabs.list, 0, 100],
+    [control('c'), 90, 150],
+    [control('a'), -50, 10],
+  ];
+  for (const [one, left, right] of places) {
+    one.getBoundingClientRect = () => ({ left, right }) as DOMRect;
+  }
+  ['a', 'b', 'c'].forEach(id => tabs.offer(id, true));
+  tabs.list.scrollLeft = 0;
+  tabs.select('c');
+  expect(tabs.list.scrollLeft).toBe(50);
+  tabs.select('a');
+  expect(tabs.list.scrollLeft).toBe(0);
+});

@@ -10,7 +10,7 @@ test.describe('pictures', () => {
   test.setTimeout(300_000);
   for (const theme of THEMES) {
     test(`of the main states, ${theme}`, async ({ notebook, page }) => {
-      await (theme === 'dark' ? page.theme.setDarkTheme() : page.theme.setLightTheme());
+      await notebook.setTheme(theme === 'dark' ? 'Dark' : 'Light');
       const shoot = (name: string): Promise<Buffer> =>
         notebook.job.screenshot({ path: path.join(FOLDER, `${name}-${theme}.png`) });
       await notebook.run(`%%gpulayer --nodes 1 --devices 2 --name digits
@@ -46,7 +46,7 @@ threading.Event().wait(600)
       await expect(notebook.job).toContainText('epoch 2/3');
       await notebook.job.scrollIntoViewIfNeeded();
       await page.screenshot({ path: path.join(FOLDER, `jupyterlab-${theme}.png`) });
-      await page.menu.clickMenuItem('Kernel>Interrupt Kernel');
+      await notebook.interrupt();
       await notebook.hasEnded();
       await shoot('cancelled');
     });

@@ -7,7 +7,7 @@ print("up", flush=True)
 threading.Event().wait(600)
 `;
 
-test('a running job is listed, and stopped from there', async ({ lab, notebook, page }) => {
+test('a running job is listed, and stopped from there', { tag: '@matrix' }, async ({ lab, notebook, page }) => {
   await notebook.begin(ENDLESS);
   await expect(notebook.job).toContainText('running');
   const jobs = await showJobs(page);
@@ -22,18 +22,24 @@ test('a running job is listed, and stopped from there', async ({ lab, notebook, 
   await expect.poll(() => lab.devicesHeld()).toBe(0);
 });
 
-test('a job opens in a panel, and is there again after a reload', async ({ notebook, page }) => {
-  await notebook.run('%%gpulayer\nprint("done")\n');
-  await expect(notebook.job).toContainText('succeeded');
-  const jobs = await showJobs(page);
-  const saved = page.waitForRequest(
-    request =>
-      request.method() === 'PUT' && /workspaces/.test(request.url()) && !!request.postData()?.includes('gpulayer-job:'),
-  );
-  await jobs.getByRole('listitem').first().getByRole('button').first().click();
-  const panel = page.locator('.jp-gpulayer-job-panel');
-  await expect(panel).toContainText('succeeded');
-  await saved;
-  await page.reload();
-  await expect(page.locator('.jp-gpulayer-job-panel')).toContainText('succeeded', { timeout: 60_000 });
+test.describe('panels', () => {
+  test.use({ ownPage: true });
+
+  test('a job opens in a panel, and is there again after a reload', async ({ notebook, page }) => {
+    await notebook.run('%%gpulayer\nprint("done")\n');
+    await expect(notebook.job).toContainText('succeeded');
+    const jobs = await showJobs(page);
+    const saved = page.waitForRequest(
+      request =>
+        request.method() === 'PUT' &&
+        /workspaces/.test(request.url()) &&
+        !!request.postData()?.includes('gpulayer-job:'),
+    );
+    await jobs.getByRole('listitem').first().getByRole('button').first().click();
+    const panel = page.locator('.jp-gpulayer-job-panel');
+    await expect(panel).toContainText('succeeded');
+    await saved;
+    await page.goto(notebook.url.replace('?reset', ''));
+    await expect(page.locator('.jp-gpulayer-job-panel')).toContainText('succeeded', { timeout: 60_000 });
+  });
 });

@@ -1,8 +1,9 @@
 // A job under its cell: watched, switched between ranks, searched.
-import { expect, Notebook, test } from './support/lab';
+import { expect, Notebook, openPage, test } from './support/lab';
 import { linesOf } from './support/log';
+import { end, untilTold } from './support/until_told';
 
-test('two ranks are watched, one of them alone, and a line is found', async ({ notebook }) => {
+test('two ranks are watched, one of them alone, and a line is found', { tag: '@matrix' }, async ({ notebook }) => {
   await notebook.run(`%%gpulayer --nodes 1 --devices 2
 import os
 rank = os.environ["RANK"]
@@ -25,12 +26,79 @@ for number in range(200):
   await expect(log).toContainText('rank 1 line 57');
 });
 
-test('where no WebSocket comes through, polls bring the same', async ({ page, tmpPath }) => {
-  await page.routeWebSocket(/gpulayer\/v1\/stream/, socket => socket.close());
-  await page.reload();
-  const notebook = await Notebook.create(page, tmpPath);
-  await notebook.run('%%gpulayer\nfor number in range(300):\n    print(f"line {number}", flush=True)\n');
+test('bars are drawn as a terminal draws them', async ({ notebook }) => {
+  await notebook.run(`%%gpulayer
+import sys
+from rich.progress import track
+from tqdm import tqdm
+for _ in tqdm(range(3), desc="outer", position=0, file=sys.stderr):
+    for _ in tqdm(range(40), desc="inner", position=1, leave=False, mininterval=0, file=sys.stderr):
+        pass
+for _ in track(range(30), description="rich"):
+    pass
+print("after")
+`);
   await expect(notebook.job).toContainText('succeeded');
-  await expect(notebook.job.getByRole('log')).toContainText('line 299');
-  expect(await linesOf(notebook.job)).toEqual(Array.from({ length: 300 }, (_none, number) => `line ${number}`));
+  await expect(notebook.job.getByRole('log')).toContainText('after');
+  const lines = await linesOf(notebook.job);
+  // What a bar was before, and the inner one that is cleared at its end, leaves no line.
+  expect(lines.filter(line => line.includes('outer'))).toEqual([expect.stringMatching(/outer: 100%\|█+\| 3\/3/)]);
+  expect(lines.filter(line => line.includes('inner'))).toEqual([]);
+  expect(lines.filter(line => line.includes('rich'))).toEqual([expect.stringMatching(/rich ━+ 100%/)]);
+});
+
+test('what rank 0 displays stands under the job', async ({ notebook, page }) => {
+  await notebook.run(`%%gpulayer
+import matplotlib.pyplot as plt
+import pandas
+print("before")
+display(pandas.DataFrame({"loss": [0.25, 0.125]}))
+plt.plot([1, 2, 3])
+plt.show()
+`);
+  await expect(notebook.job).toContainText('succeeded');
+  const outputs = page.locator('.jp-Notebook .jp-OutputArea-output');
+  await expect(outputs.locator('table.dataframe')).toContainText('0.125');
+  const figure = outputs.locator('img');
+  await expect(figure).toBeVisible();
+  expect(await figure.evaluate((image: HTMLImageElement) => image.naturalWidth)).toBeGreaterThan(100);
+});
+
+test('metrics are charts, whose values the keyboard reads', async ({ notebook, page }) => {
+  await notebook.run(`%%gpulayer --nodes 1 --devices 2
+import gpulayer, os
+for step in range(50):
+    gpulayer.log(loss=1 / (step + 1) + int(os.environ["RANK"]) / 100, step=step)
+`);
+  const { job } = notebook;
+  await expect(job).toContainText('succeeded');
+  await job.getByRole('tab', { name: 'Metrics' }).click();
+  const chart = job.getByRole('tabpanel', { name: 'Metrics' }).getByLabel(/^loss: arrow keys read the values/);
+  await chart.focus();
+  await page.keyboard.press('Home');
+  const panel = job.getByRole('tabpanel', { name: 'Metrics' });
+  await expect(panel).toContainText('step 0');
+  await page.keyboard.press('ArrowRight');
+  await expect(panel).toContainText('step 1');
+  await expect(panel).toContainText('0.5');
+  await job.getByRole('button', { name: 'As table' }).click();
+  await expect(job.getByRole('table')).toContainText('loss');
+});
+
+test('two pages show the same running job', async ({ notebook, lab, window }, info) => {
+  const file = info.outputPath('end');
+  await notebook.begin(untilTold(file));
+  await expect(notebook.job.getByRole('log')).toContainText('line 5');
+  await notebook.command('docmanager:save');
+  const other = new Notebook(await openPage(window, lab), lab, 'lab', notebook.name);
+  await other.open();
+  await expect(other.job).toContainText('running');
+  await expect(other.job.getByRole('log')).toContainText('line');
+  await end(file);
+  for (const one of [notebook, other]) {
+    await expect(one.job).toContainText('succeeded');
+  }
+  expect(await linesOf(other.job)).toEqual(await linesOf(notebook.job));
+  await other.page.close();
+  await notebook.hasEnded();
 });

@@ -242,6 +242,63 @@ def test_close_ends_the_pause_between_two_tries():
     assert len(raised) == 1
 
 
+class InterruptedTransport:
+    """Carries each call out; the first ones are interrupted just before their answer reaches the caller."""
+
+    description, token = "here", None
+
+    def __init__(self, interrupts: int) -> None:
+        self.left = interrupts
+        self.keys = set()
+        self.calls = []
+
+    def call(self, call, request, *, timeout=None):
+        self.calls.append(call.name)
+        if call.name == "submit":
+            self.keys.add(request.idempotency_key)
+        if call.name == "cancel":
+            assert request.force
+        if self.left:
+            self.left -= 1
+            raise KeyboardInterrupt
+        return job_status(JobState.CANCELLED if call.name == "wait_job" else JobState.RUNNING)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("interrupts", [1, 2, 3])
+def test_an_interrupt_while_a_job_is_being_stored_kills_it(interrupts):
+    """It may be stored, and its submitter would never hold it."""
+    transport = InterruptedTransport(interrupts)
+    with Client(transport) as client, pytest.raises(KeyboardInterrupt):
+        client.submit(CommandJob(("true",)))
+    assert len(transport.keys) == 1
+    assert transport.calls[-2:] == ["cancel", "wait_job"]
+
+
+def test_who_interrupts_again_and_again_is_let_go():
+    transport = InterruptedTransport(100)
+    with Client(transport) as client, pytest.raises(KeyboardInterrupt):
+        client.submit(CommandJob(("true",)))
+    assert len(transport.keys) == 1
+
+
+def test_an_interrupt_while_the_killed_jobs_end_is_waited_for_ends_the_waiting():
+    transport = InterruptedTransport(1)
+    carry_out = transport.call
+
+    def call(call, request, *, timeout=None):
+        if call.name == "wait_job":
+            transport.left = 1
+        return carry_out(call, request, timeout=timeout)
+
+    transport.call = call
+    with Client(transport) as client, pytest.raises(KeyboardInterrupt):
+        client.submit(CommandJob(("true",)))
+    assert transport.calls == ["submit", "submit", "cancel", "wait_job"]
+
+
 def test_health_is_asked_of_the_server():
     with scripted_server(lambda request: Answer(body=health(workers_alive=7))) as server, Client(HttpTransport(server.url, "t")) as client:
         assert client.health().workers_alive == 7

@@ -7,7 +7,8 @@ import pytest
 from support.client import chunk, job_status
 
 from gpulayer.client.following import Following
-from gpulayer.protocol import LogPage
+from gpulayer.client.job import Job
+from gpulayer.protocol import DisplayPage, LogPage
 from gpulayer.states import JobState
 
 PAGE = LogPage(chunks=(chunk(b"one\n"),), next=1, complete=False)
@@ -58,3 +59,30 @@ def test_whatever_ends_a_thread_is_raised_after_what_had_come(error):
     assert following.next(10) == PAGE
     with pytest.raises(type(error)):
         following.next(10)
+
+
+class QuietJob(Job):
+    """A job that runs and of which nothing is told: each call is answered as its wait ends."""
+
+    def __init__(self):
+        self.asked = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        super().__init__(self, job_status(JobState.RUNNING))
+
+    def call_patiently(self, name, request):
+        self.asked.release()
+        assert self.go.acquire(timeout=10)
+        if name == "read_logs":
+            return LogPage(chunks=(), next=0, complete=False)
+        return DisplayPage(displays=(), next=0, complete=False) if name == "read_displays" else job_status(JobState.RUNNING)
+
+
+def test_who_closes_is_asked_for_no_further_though_nothing_comes():
+    job = QuietJob()
+    following = Following(job, displays=True)
+    for _ in range(3):
+        assert job.asked.acquire(timeout=10)
+    following.close()
+    job.go.release(3)
+    assert all_of(following) == []  # all three threads have ended
+    assert not job.asked.acquire(blocking=False)

@@ -76,4 +76,4 @@ def test_the_exit_code_is_the_first_failing_process_own(state, failure, code):
 def test_an_ended_job_asks_nobody_for_what_is_known():
     done = job()
     assert (done.state, done.outputs, done.wait()) == (JobState.SUCCEEDED, {}, done)
-    assert repr(done) == "<Job j1 'train' succeeded>"
+    assert repr(done) == "<Job j1 'train' succeeded · 1 node × 1 device (cpu)>"

@@ -64,14 +64,6 @@ def test_a_new_attempt_ends_the_last_line_of_the_former_and_counts_anew():
     assert assembler.finish() == []
 
 
-def test_open_lines_show_what_is_unfinished_and_come_again():
-    assembler = LineAssembler()
-    assert assembler.feed([chunk(b"50%")]) == []
-    assert texts(assembler.open_lines()) == ["50%"]
-    assert texts(assembler.feed([chunk(b" 100%\n", offset=3)])) == ["50% 100%"]
-    assert assembler.open_lines() == []
-
-
 def test_a_line_of_64_mb_in_chunks_takes_linear_time():
     assembler = LineAssembler()
     piece = b"x" * 65536

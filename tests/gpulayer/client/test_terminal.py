@@ -28,7 +28,7 @@ class StubbornJob:
         self.followed = 0
         self._ended = threading.Event()
 
-    def follow_pages(self, rank):
+    def follow_pages(self, rank, stop):
         self.followed += 1
         yield LogPage(chunks=(chunk(b"first\n", sequence=1),), next=1, complete=False)
         self._ended.wait(10)
@@ -38,7 +38,7 @@ class StubbornJob:
         self._ended.wait(10)
         yield job_status(JobState.CANCELLED)
 
-    def follow_displays(self):
+    def follow_displays(self, stop=None):
         data = {"text/plain": DisplayPayload(text="<table>\nof two lines"), "text/html": DisplayPayload(text="<table>")}
         yield Display(attempt=1, number=1, rank=0, time=1.0, data=data)
 

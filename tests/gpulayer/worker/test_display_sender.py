@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 
 import pytest
@@ -118,7 +119,7 @@ def test_only_so_many_are_to_be_seen_and_a_clear_makes_room(sender, server, told
     assert told == [f"Not all that was displayed is shown: {MOST_DISPLAYS} are, and clear_output() makes room."]
 
 
-@pytest.mark.parametrize("name", ["../secret", "missing", "0" * 32, "link"])
+@pytest.mark.parametrize("name", ["../secret", "missing", "0" * 32, "link", "pipe"])
 def test_only_files_of_the_jobs_own_folder_are_taken(sender, server, tmp_path, name):
     folder = tmp_path / "displays"
     folder.mkdir()
@@ -126,7 +127,8 @@ def test_only_files_of_the_jobs_own_folder_are_taken(sender, server, tmp_path, n
     (tmp_path / "secret").write_bytes(b"secret")
     link = folder / ("c" * 32)
     link.symlink_to(tmp_path / "secret")
-    forms = {"text/plain": {"text": "t"}, "image/png": {"file": "c" * 32 if name == "link" else name}}
+    os.mkfifo(folder / ("d" * 32))
+    forms = {"text/plain": {"text": "t"}, "image/png": {"file": {"link": "c" * 32, "pipe": "d" * 32}.get(name, name)}}
     sender.add((("display", 1.0, {"data": forms}),))
     assert sender.close(WAIT)
     assert set(server.displays[0].data) == {"text/plain"}
@@ -142,6 +144,8 @@ def test_only_files_of_the_jobs_own_folder_are_taken(sender, server, tmp_path, n
         {"data": {f"text/{number}": {"text": "x"} for number in range(30)}},
         {"data": {}, "metadata": {"a": "x" * 20_000}},
         {"data": {}, "display_id": "x" * 1000},
+        {"data": {}, "metadata": {"a": "half a pair: \ud800"}},
+        {"data": {}, "display_id": "\ud800"},
     ],
 )
 def test_what_is_no_display_is_left_out_and_said(sender, server, told, data):
@@ -149,6 +153,17 @@ def test_what_is_no_display_is_left_out_and_said(sender, server, told, data):
     assert sender.close(WAIT)
     assert len(server.displays) == 1
     assert told == ["Not all that was displayed is shown: a process of the job sent what is none."]
+
+
+def test_what_waits_too_long_goes_with_its_file(sender, server, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(display_sender, "MOST_WAITING", 2)
+    server.go.clear()
+    for number in range(display_sender.MOST_DISPLAYS_OF_A_BATCH + 3):
+        sender.add((("display", 1.0, {"data": {"image/png": file_of(tmp_path, b"x", f"{number:032x}")}}),))
+    server.go.set()
+    assert sender.close(WAIT)
+    assert list(tmp_path.iterdir()) == []
+    assert told == ["Not all that was displayed is shown: the control plane was away for too long."]
 
 
 def test_what_cannot_be_stored_leaves_its_text(sender, server, told, tmp_path):

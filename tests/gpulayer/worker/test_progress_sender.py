@@ -18,7 +18,7 @@ def said(done, **fields):
 
 def test_the_first_and_the_last_word_arrive_and_few_between():
     words = []
-    sender = ProgressSender(words.append, on_lost=lambda error: None)
+    sender = ProgressSender(words.append, on_lost=lambda error: None, tell=[].append)
     for done in range(1000):
         sender.add((said(done), ("metrics", 1.0, {})))
     assert sender.close(WAIT)
@@ -28,8 +28,11 @@ def test_the_first_and_the_last_word_arrive_and_few_between():
 
 def test_what_is_none_is_left_out():
     words = []
-    sender = ProgressSender(words.append, on_lost=lambda error: None)
+    sender = ProgressSender(words.append, on_lost=lambda error: None, tell=[].append)
     sender.add((said("many"),))
+    sender.add((said(float("inf")),))  # JSON has none: the job's record could not be read
+    sender.add((said(1.0, text="half a pair: \ud800"),))
+    sender.add((said(1.0, text="x" * 201),))
     sender.add((("metrics", 1.0, {}),))
     sender.add((said(2.0, total=4.0, text="half"),))
     assert sender.close(WAIT)
@@ -45,7 +48,7 @@ def test_a_refusal_ends_nothing_and_a_lost_attempt_ends_it(error, is_lost):
         called.set()
         raise error
 
-    sender = ProgressSender(send, on_lost=lost.append)
+    sender = ProgressSender(send, on_lost=lost.append, tell=[].append)
     sender.add((said(1),))
     assert called.wait(WAIT)
     assert sender.close(WAIT) is not is_lost

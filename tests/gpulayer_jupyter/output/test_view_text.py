@@ -122,13 +122,33 @@ def test_one_line_without_end() -> None:
         ("done\r", "done"),
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;title\x07text\x07", "text"),
-        ("a\x1b[Ab\tc", "ab\tc"),
+        ("a\x1b[Ab\tc", "ab      c"),
+        ("over\rO", "Over"),
         ("<script>", "<script>"),
         ("y" * 5000, "y" * 2000 + "…"),
     ],
 )
 def test_line_as_a_terminal_leaves_it(text: str, shown: str) -> None:
     assert clean_line(text) == shown
+
+
+def test_lines_come_numbered_and_what_no_newline_ended_comes_last() -> None:
+    view = _view()
+    lines = view.add_page(_page(0, "a\r\nb\nc", first_line=4))
+    assert [(line.rank, line.stream, line.number, line.text) for line in lines] == [(0, "stdout", 5, "a"), (0, "stdout", 6, "b")]
+    assert view.under_way() == {0: "c"}
+    assert [(line.number, line.text) for line in view.finish()] == [(7, "c")]
+    assert (view.finish(), view.under_way()) == ([], {})
+
+
+def test_a_bar_that_is_redrawn_for_days_costs_no_more_than_its_last_state() -> None:
+    view = _view()
+    for number in range(20_000):
+        assert view.add_page(_page(0, f"\r{number:6} of many")) == []
+    assert view.under_way() == {0: " 19999 of many"}
+    [stream] = view._streams.values()
+    assert len(stream.rest) <= 16 * 1024
+    assert [line.text for line in view.add_page(_page(0, "\rdone\n"))] == ["done99 of many"]
 
 
 def test_waiting_and_stopping_are_said() -> None:

@@ -38,6 +38,7 @@ class Server:
         self.calls: list[Any] = []
         self.answers: list[Callable[[ReadStream], StreamFrames]] = []
         self._may_answer = threading.Semaphore(0)
+        self._news = threading.Condition()
 
     def answer(self, make: Callable[[ReadStream], StreamFrames]) -> None:
         self.answers.append(make)
@@ -45,7 +46,9 @@ class Server:
 
     def call_patiently(self, name: str, request: ReadStream) -> StreamFrames:
         assert name == "read_stream"
-        self.asked.append(request)
+        with self._news:
+            self.asked.append(request)
+            self._news.notify_all()
         self._may_answer.acquire()
         return self.answers.pop(0)(request)
 
@@ -54,6 +57,13 @@ class Server:
         if isinstance(request, CancelJob):
             return status_of(cancel_requested=True)
         raise UnknownJob("There is no such job.", asked="j1", fix="Look again.")
+
+    def wait_for(self, count: int) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.asked) >= count, timeout=20), self.asked
+
+    def say_nothing(self) -> None:
+        self.answer(lambda asked: StreamFrames(frames=()))
 
     def end(self) -> None:
         self.answer(lambda asked: StreamFrames(frames=tuple(ended(number) for number in asked.subscriptions)))
@@ -127,6 +137,20 @@ def test_a_kernel_that_hears_serves_the_views_own_subscription_instead(parts: An
     assert parts.server.asked[-1].subscriptions[3] == FollowLogs(job_id="j1", after=7)  # type: ignore[arg-type]
 
 
+def test_who_asks_for_what_was_followed_before_asks_no_more(parts: Any) -> None:
+    parts.server.wait_for(1)
+    for number in (3, 4):
+        parts.session.hear({"type": "subscribe", "id": number, "to": {"kind": "logs", "job_id": "j1", "rank": number}})
+        parts.server.wait_for(number - 1)
+    for _ in range(3):
+        parts.server.say_nothing()
+    parts.server.wait_for(4)
+    assert set(parts.server.asked[3].subscriptions) == {JOB, LOGS, METRICS, 3, 4}
+    parts.server.end()
+    parts.browser.wait_for("frame", 5)
+    assert len(parts.server.asked) == 4
+
+
 @pytest.mark.parametrize(
     "to", [{"kind": "logs", "job_id": "another"}, {"kind": "nonsense"}, None, {"kind": "logs", "job_id": "j1", "after": -1}]
 )
@@ -167,7 +191,11 @@ def test_requests_are_answered_by_their_number(parts: Any) -> None:
     parts.session.hear({"type": "request", "id": 1, "call": "cancel", "arguments": {"force": True}})
     parts.session.hear({"type": "request", "id": 2, "call": "source", "arguments": {}})
     parts.session.hear({"type": "request", "id": 3, "call": "format_disk", "arguments": {}})
-    replies = {reply["id"]: reply for reply in parts.browser.wait_for("reply", 3)}
+    parts.session.hear({"type": "request", "id": 4, "call": "earlier_logs", "arguments": {}})
+    parts.session.hear({"type": "request", "id": 5, "call": "cancel", "arguments": [1]})
+    replies = {reply["id"]: reply for reply in parts.browser.wait_for("reply", 5)}
+    assert "before" in replies[4]["error"]["found"]
+    assert replies[5]["error"]["status"] == 400
     assert replies[1]["answer"]["cancel_requested"] is True
     assert [request.force for request in parts.server.calls if isinstance(request, CancelJob)] == [True]
     assert replies[2]["error"]["code"] == UnknownJob.code

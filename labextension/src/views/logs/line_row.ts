@@ -29,9 +29,11 @@ export class LineRow {
     this.colours ??= groundOf(node);
   }
 
-  /** The page's colours may be others. */
-  forget(): void {
-    this.colours = null;
+  /** Read the page's colours again; whether they differ. */
+  changesGround(node: Element): boolean {
+    const before = JSON.stringify(this.colours);
+    this.colours = groundOf(node);
+    return JSON.stringify(this.colours) !== before;
   }
 
   draw(row: HTMLElement, line: Line, facts: RowFacts): void {
@@ -88,7 +90,7 @@ export class LineRow {
     const words =
       line.kind === 'attempt'
         ? trans.__('attempt %1 begins', number)
-        : trans._n('%1 line skipped', '%1 lines skipped', number, count(number));
+        : trans._n('%2 line skipped', '%2 lines skipped', number, count(number));
     const note = element('span', { class: 'jp-gpulayer-logs-text' }, words);
     if (line.kind === 'gap' && actions.logUrl) {
       note.append(' · ', downloadLink(actions.logUrl(line.name.rank, 'plain'), trans.__('download')));

@@ -1,6 +1,6 @@
 /** What is said around the lines: how many, whether they are followed, what lies before, what was found. */
 import { copyButton } from '../copying';
-import { button, element, setText } from '../elements';
+import { button, element, setBusy, setText } from '../elements';
 import type { JobSource } from '../source';
 import { count } from '../units';
 import { downloadLink } from './line_row';
@@ -71,35 +71,35 @@ export class LinesBar {
     setText(this.state, isComplete && isFollowing ? '' : isFollowing ? trans.__('following') : trans.__('paused'));
     setText(
       this.behind,
-      isFollowing || behind <= 0 ? '' : trans._n('%1 new line', '%1 new lines', behind, count(behind)),
+      isFollowing || behind <= 0 ? '' : trans._n('%2 new line', '%2 new lines', behind, count(behind)),
     );
     this.followButton.hidden = isFollowing;
-    setText(this.lines, all > 0 ? trans._n('%1 line', '%1 lines', all, count(all)) : '');
+    setText(this.lines, all > 0 ? trans._n('%2 line', '%2 lines', all, count(all)) : '');
     this.empty.hidden = all > 0;
     setText(this.empty, isComplete ? trans.__('No output') : trans.__('No output yet'));
     this.earlier.hidden = !shown.hasEarlier;
     setText(this.earlierText, this.earlierWords(shown, before));
     this.loadButton.hidden = !shown.canLoad;
-    this.loadButton.disabled = shown.isLoading;
+    setBusy(this.loadButton, shown.isLoading);
     this.offerDownload(shown.rank);
   }
 
   /** "3 of 120", as far as it is known. */
   found(search: Search, current: number | null): string {
     const { trans } = this.source;
-    const all = search.matches.length;
+    const all = search.count;
     if (search.pattern === null) {
       return '';
     }
     if (!search.isDone) {
       return trans.__('%1 so far …', count(all));
     }
-    const index = current === null ? -1 : search.matches.indexOf(current);
+    const index = current === null ? -1 : search.indexOf(current);
     if (all === 0) {
       return trans.__('no match');
     }
     return index < 0
-      ? trans._n('%1 line', '%1 lines', all, count(all))
+      ? trans._n('%2 line', '%2 lines', all, count(all))
       : trans.__('%1 of %2', count(index + 1), count(all));
   }
 
@@ -110,7 +110,7 @@ export class LinesBar {
       return '';
     }
     return before > 0
-      ? trans._n('%1 earlier line is not searched', '%1 earlier lines are not searched', before, count(before))
+      ? trans._n('%2 earlier line is not searched', '%2 earlier lines are not searched', before, count(before))
       : trans.__('earlier lines are not searched');
   }
 
@@ -123,7 +123,7 @@ export class LinesBar {
       return trans.__('Loading earlier lines …');
     }
     const words =
-      before > 0 ? trans._n('%1 earlier line', '%1 earlier lines', before, count(before)) : trans.__('earlier lines');
+      before > 0 ? trans._n('%2 earlier line', '%2 earlier lines', before, count(before)) : trans.__('earlier lines');
     return `— ${words}`;
   }
 

@@ -3,6 +3,7 @@
  * ranks, the search, and what lies before; `lines_bar.ts` and `line_row.ts` draw what is said around the lines and of each.
  */
 import { element } from '../elements';
+import { watchSight } from '../in_sight';
 import { ownKeys } from '../own_keys';
 import type { RankMark } from '../rank_rows';
 import type { JobSource, Subscription } from '../source';
@@ -42,11 +43,12 @@ export class LogsView {
   private isFollowing = true;
   private lastScroll = 0;
   private endWhenPaused = 0;
-  /** What is to be added to a place to have the line's number. */
-  private numberOfFirst = 0;
+  /** What the line at a place is counted as, when the rows are drawn. */
+  private numberOf: (place: number) => number;
   private currentMatch: number | null = null;
   private wantsMatch = false;
   private isDrawPlanned = false;
+  private isInSight = true;
   private isDisposed = false;
 
   constructor(
@@ -56,6 +58,7 @@ export class LogsView {
     const { trans } = source;
     this.model = new LogModel(scheduler);
     this.shown = new ShownLines(this.model, source, null);
+    this.numberOf = this.shown.numbering();
     this.search = new Search(scheduler, this.shown, () => this.onFound());
     this.whole = new WholeLine(trans);
     this.row = new LineRow(source, text => this.whole.show(text));
@@ -89,14 +92,12 @@ export class LogsView {
     );
     this.rows.node.addEventListener('scroll', () => this.onScroll(), { passive: true });
     this.node.addEventListener('keydown', event => this.onKey(event));
-    this.resizes = new ResizeObserver(() => {
-      this.rows.measure();
-      this.planDraw();
-    });
+    this.resizes = new ResizeObserver(() => this.onResize());
     this.resizes.observe(this.rows.node);
     this.subscriptions = [
       this.model.onChange(changed => this.onChange(changed)),
-      onThemeChange(() => this.redraw()),
+      onThemeChange(() => this.onTheme()),
+      watchSight(this.node, isInSight => this.setInSight(isInSight)),
       ownKeys(this.node, { finds: true }),
       this.selected.onSelect(() => this.pause()),
       source.logs({ rank: null, tailBytes: TAIL_BYTES }, page => this.model.add(page)),
@@ -131,6 +132,10 @@ export class LogsView {
     this.planDraw();
   }
 
+  focus(): void {
+    this.rows.node.focus({ preventScroll: true });
+  }
+
   dispose(): void {
     this.isDisposed = true;
     this.subscriptions.forEach(subscription => subscription.dispose());
@@ -152,10 +157,10 @@ export class LogsView {
       get end() {
         return shown.end;
       },
-      stateOf: place => `${place === this.currentMatch} ${place + this.numberOfFirst} ${shown.line(place).text}`,
+      stateOf: place => `${place === this.currentMatch} ${this.numberOf(place)} ${shown.line(place).text}`,
       draw: (place, node) =>
         this.row.draw(node, shown.line(place), {
-          number: place + this.numberOfFirst,
+          number: this.numberOf(place),
           pattern: this.search.pattern,
           isCurrent: place === this.currentMatch,
           isMerged: shown.rank === null,
@@ -180,7 +185,7 @@ export class LogsView {
       this.isDrawPlanned = true;
       this.scheduler.frame(() => {
         this.isDrawPlanned = false;
-        if (!this.isDisposed) {
+        if (!this.isDisposed && !this.rows.isAway) {
           this.draw();
         }
       });
@@ -188,11 +193,15 @@ export class LogsView {
   }
 
   private draw(): void {
-    this.row.ground(this.rows.node);
-    this.numberOfFirst = this.shown.numberOf(0);
-    this.rows.draw(this.isFollowing ? this.rows.bottomScroll : null);
-    this.lastScroll = this.rows.node.scrollTop;
-    this.model.keepFrom = this.isFollowing ? null : this.shown.idAt(this.rows.top);
+    if (this.isInSight) {
+      this.row.ground(this.rows.node);
+      this.numberOf = this.shown.numbering();
+      this.lastScroll = this.rows.draw(this.isFollowing ? this.rows.bottomScroll : null);
+      this.model.keepFrom = this.isFollowing ? null : this.shown.idAt(this.rows.topAt(this.lastScroll));
+    } else {
+      this.rows.takeRoom();
+    }
+    const focused = this.node.contains(document.activeElement) ? document.activeElement : null;
     this.bar.say({
       shown: this.shown,
       isFollowing: this.isFollowing,
@@ -200,17 +209,44 @@ export class LogsView {
       behind: this.shown.end - this.endWhenPaused,
     });
     this.sayFound();
+    if (focused?.closest('[hidden]')) {
+      this.focus(); // the button that was pressed has done what there was to do
+    }
   }
 
   private redraw(): void {
-    this.row.forget();
     this.rows.clear();
+    this.planDraw();
+  }
+
+  private onTheme(): void {
+    if (this.row.changesGround(this.rows.node)) {
+      this.redraw();
+    }
+  }
+
+  private onResize(): void {
+    if (this.rows.isAway) {
+      return;
+    }
+    if (!this.isFollowing && this.rows.node.scrollTop !== this.lastScroll) {
+      this.rows.node.scrollTop = this.lastScroll; // taken off the page and put back, as notebooks do with cells out of sight
+    }
+    this.rows.measure();
+    this.planDraw();
+  }
+
+  private setInSight(isInSight: boolean): void {
+    this.isInSight = isInSight;
     this.planDraw();
   }
 
   // ---- following
 
   private onScroll(): void {
+    if (this.rows.isAway) {
+      return;
+    }
     const { scrollTop } = this.rows.node;
     if (scrollTop >= this.rows.bottomScroll - 2) {
       this.isFollowing = true;
@@ -266,7 +302,7 @@ export class LogsView {
   }
 
   private onFound(): void {
-    if (this.wantsMatch && (this.search.matches.length > 0 || this.search.isDone)) {
+    if (this.wantsMatch && (this.search.count > 0 || this.search.isDone)) {
       this.wantsMatch = false;
       this.goToMatch(this.search.next(this.rows.top, false));
     }
@@ -279,7 +315,7 @@ export class LogsView {
   }
 
   private goToMatch(index: number | null): void {
-    this.currentMatch = index === null ? null : (this.search.matches[index] ?? null);
+    this.currentMatch = index === null ? null : (this.search.at(index) ?? null);
     if (this.currentMatch !== null) {
       this.pause();
       this.rows.reveal(this.currentMatch);
@@ -303,7 +339,7 @@ export class LogsView {
     this.search.begin(this.shown, null);
     this.currentMatch = null;
     this.redraw();
-    this.rows.node.focus({ preventScroll: true });
+    this.focus();
   }
 
   private onKey(event: KeyboardEvent): void {

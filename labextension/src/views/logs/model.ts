@@ -3,12 +3,15 @@
  * going first. Pages are read in slices. Knows no DOM; `shown_lines.ts` has what one rank's view shows of it.
  */
 import type { LogChunk, LogPage } from '../../protocol';
-import { Lines, Queue, placeIn } from './lines';
+import { Lines } from './lines';
+import { Queue, placeIn } from './queue';
 import { SlicedWork, type Scheduler } from './scheduler';
 import { StreamReader, type LineSink, type StreamName } from './stream_reader';
 
 /** Of one job, in a tab that may show several. */
 const LIMIT_BYTES = 48_000_000;
+/** As many rows have room in a page: browsers lay out no more than some millions of pixels. */
+const LIMIT_LINES = 400_000;
 /** Of pages that wait to be read, as they came. Where more comes at once than that, the oldest is skipped. */
 const BACKLOG_CHARACTERS = 24_000_000;
 /** After dropping this share of the limit is held, so that not every line drops one. */
@@ -24,6 +27,16 @@ export interface Line {
   name: StreamName;
 }
 
+/** A line that is none of the job's but says something of them. */
+export interface Note {
+  id: number;
+  rank: number | null;
+  /** Its place among the lines of its rank. */
+  placeOfRank: number;
+  /** How many lines of the job it stands for. */
+  lines: number;
+}
+
 /** Where a chunk's lines begin. */
 export interface Bound {
   first: number;
@@ -37,6 +50,8 @@ export interface Bound {
 export class LogModel implements LineSink {
   readonly lines = new Lines();
   readonly readers: StreamReader[] = [];
+  /** Of the lines that are held. */
+  notes: Note[] = [];
   /** Nothing more comes. */
   isComplete = false;
   /** Somebody reads from here on: up to twice the limit is held before these lines go. */
@@ -58,6 +73,7 @@ export class LogModel implements LineSink {
     readonly scheduler: Scheduler,
     private readonly limitBytes = LIMIT_BYTES,
     private readonly backlogCharacters = BACKLOG_CHARACTERS,
+    private readonly limitLines = LIMIT_LINES,
   ) {
     this.work = new SlicedWork(
       scheduler,
@@ -151,11 +167,17 @@ export class LogModel implements LineSink {
   }
 
   gap(reader: StreamReader, count: number): void {
-    this.append(String(count), reader, ownerOf(reader, 'gap'));
+    this.note(String(count), reader, 'gap', count);
   }
 
   attempt(reader: StreamReader, attempt: number): void {
-    this.append(String(attempt), reader, ownerOf(reader, 'attempt'));
+    this.note(String(attempt), reader, 'attempt', 0);
+  }
+
+  private note(text: string, reader: StreamReader, kind: LineKind, lines: number): void {
+    const { rank } = reader.name;
+    const placeOfRank = rank === null ? 0 : this.linesOfRank(rank).end;
+    this.notes.push({ id: this.append(text, reader, ownerOf(reader, kind)), rank, placeOfRank, lines });
   }
 
   private put(id: number | undefined, text: string, reader: StreamReader, owner: number): number {
@@ -198,7 +220,7 @@ export class LogModel implements LineSink {
     const bound: Bound = {
       first: this.lines.end,
       sequence: chunk.sequence,
-      firstLine: chunk.first_line,
+      firstLine: isFirst ? chunk.first_line : reader.lines, // lines that are skipped before it are said below this bound
       offset: chunk.offset,
       lead: () => (isFirst ? reader.lead : new Uint8Array()),
     };
@@ -220,14 +242,15 @@ export class LogModel implements LineSink {
   /** Whole chunks go, so that what is missing begins where a page can end. */
   private trim(): void {
     const { lines, bounds } = this;
-    const limit = this.limitBytes;
-    if (lines.bytes <= limit) {
+    const holdsMoreThan = (share: number): boolean =>
+      lines.bytes > this.limitBytes * share || lines.end - lines.first > this.limitLines * share;
+    if (!holdsMoreThan(1)) {
       return;
     }
     const before = lines.first;
-    while (lines.bytes > limit * KEPT_SHARE && bounds.end - bounds.first > 1) {
+    while (holdsMoreThan(KEPT_SHARE) && bounds.end - bounds.first > 1) {
       const next = bounds.at(bounds.first + 1)?.bound.first ?? lines.end;
-      if (this.keepFrom !== null && next > this.keepFrom && lines.bytes <= 2 * limit) {
+      if (this.keepFrom !== null && next > this.keepFrom && !holdsMoreThan(2)) {
         break;
       }
       const own = this.boundsOf[bounds.at(bounds.first)?.index ?? 0];
@@ -236,6 +259,7 @@ export class LogModel implements LineSink {
       lines.dropBefore(next);
     }
     if (lines.first > before) {
+      this.notes = this.notes.filter(note => note.id >= lines.first);
       for (const ids of this.ofRank.values()) {
         ids.dropBefore(placeIn(place => ids.at(place) ?? 0, ids.first, ids.end, lines.first));
       }

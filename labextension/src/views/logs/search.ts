@@ -1,5 +1,5 @@
 /** Finds a text in the lines that are shown, in slices, and goes on as lines come and change. Knows no DOM. */
-import { placeIn } from './lines';
+import { placeIn } from './queue';
 import { SlicedWork, type Scheduler } from './scheduler';
 import type { ShownLines } from './shown_lines';
 
@@ -21,11 +21,14 @@ export function patternOf(query: string, isCaseSensitive: boolean): RegExp | nul
 
 export class Search {
   pattern: RegExp | null = null;
-  /** The places of the lines that match, in order. */
-  matches: number[] = [];
 
   private from = 0; // what lies between these two is searched
   private to = 0;
+  // The places of the lines that match, each list growing at its end: those that came since the search began, and before
+  // them, the last first, those that were there.
+  private begun = 0;
+  private newer: number[] = [];
+  private older: number[] = [];
   private readonly work: SlicedWork;
 
   constructor(
@@ -43,9 +46,27 @@ export class Search {
   begin(lines: ShownLines, pattern: RegExp | null): void {
     this.lines = lines;
     this.pattern = pattern;
-    this.matches = [];
-    this.from = this.to = lines.end;
+    this.newer = [];
+    this.older = [];
+    this.begun = this.from = this.to = lines.end;
     this.goOn();
+  }
+
+  /** How many lines match, as far as they were searched. */
+  get count(): number {
+    return this.older.length + this.newer.length;
+  }
+
+  /** The place of a match, counted from the first. */
+  at(index: number): number | undefined {
+    const { older, newer } = this;
+    return index < older.length ? older[older.length - 1 - index] : newer[index - older.length];
+  }
+
+  /** Which of the matches a place is; -1 where it is none. */
+  indexOf(place: number): number {
+    const index = this.indexAt(place);
+    return this.at(index) === place ? index : -1;
   }
 
   /** Whether everything that is shown was searched. */
@@ -56,10 +77,10 @@ export class Search {
   /** Lines came, or went. */
   goOn(): void {
     if (this.pattern !== null) {
-      const gone = this.placeOf(this.lines.first);
-      if (gone > 0) {
-        this.matches.splice(0, gone);
-      }
+      const gone = this.indexAt(this.lines.first);
+      const ofOlder = Math.min(gone, this.older.length);
+      this.older.length -= ofOlder;
+      this.newer.splice(0, gone - ofOlder);
       this.work.wake();
     }
   }
@@ -69,29 +90,32 @@ export class Search {
     if (this.pattern === null || place < this.from || place >= this.to) {
       return;
     }
-    const at = this.placeOf(place);
-    const was = this.matches[at] === place;
-    const is = this.isMatch(place);
-    if (was !== is) {
-      this.matches.splice(at, was ? 1 : 0, ...(is ? [place] : []));
+    const index = this.indexAt(place);
+    const was = this.at(index) === place;
+    if (was === this.isMatch(place)) {
+      return;
     }
+    const { older, newer } = this;
+    const [list, at] =
+      place < this.begun ? [older, older.length - index - (was ? 1 : 0)] : [newer, index - older.length];
+    list.splice(at, was ? 1 : 0, ...(was ? [] : [place]));
   }
 
   /** The index of the next match at or behind a place, or before it; around the end. Null where there is none. */
   next(place: number, backwards: boolean): number | null {
-    if (this.matches.length === 0) {
+    if (this.count === 0) {
       return null;
     }
-    const at = this.placeOf(place) - (backwards ? 1 : 0);
-    return (at + this.matches.length) % this.matches.length;
+    const index = this.indexAt(place) - (backwards ? 1 : 0);
+    return (index + this.count) % this.count;
   }
 
   dispose(): void {
     this.work.dispose();
   }
 
-  private placeOf(place: number): number {
-    return placeIn(at => this.matches[at] ?? 0, 0, this.matches.length, place);
+  private indexAt(place: number): number {
+    return placeIn(index => this.at(index) ?? 0, 0, this.count, place);
   }
 
   /** The newest first: that is what one looks at. */
@@ -104,20 +128,16 @@ export class Search {
       const to = Math.min(end, this.to + STEP);
       for (let place = this.to; place < to; place++) {
         if (this.isMatch(place)) {
-          this.matches.push(place);
+          this.newer.push(place);
         }
       }
       this.to = to;
     } else if (this.from > first) {
       const from = Math.max(first, this.from - STEP);
-      const found: number[] = [];
-      for (let place = from; place < this.from; place++) {
+      for (let place = this.from - 1; place >= from; place--) {
         if (this.isMatch(place)) {
-          found.push(place);
+          this.older.push(place);
         }
-      }
-      if (found.length > 0) {
-        this.matches = found.concat(this.matches);
       }
       this.from = from;
     }
@@ -129,7 +149,7 @@ export class Search {
     if (this.pattern === null || line.kind !== 'line') {
       return false;
     }
-    this.pattern.lastIndex = 0;
-    return this.pattern.test(plainText(line.text));
+    // Unlike `test` it leaves the pattern as it is for whoever marks what it matches.
+    return plainText(line.text).search(this.pattern) >= 0;
   }
 }

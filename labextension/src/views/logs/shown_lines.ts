@@ -4,18 +4,25 @@
  */
 import type { JobSource } from '../source';
 import { ownerOf, type Line, type LineKind, type LogModel } from './model';
-import { placeIn } from './lines';
+import { placeIn } from './queue';
+import { LINE_COST } from './lines';
 import { SlicedWork } from './scheduler';
 import { StreamReader, type LineSink } from './stream_reader';
 
 /** Of one page that is loaded when one scrolls up. */
 const PAGE_BYTES = 512 * 1024;
 /** Of all such pages; what lies farther up can be downloaded. */
-const EARLIER_LIMIT = 32_000_000;
+const EARLIER_LIMIT = 24_000_000;
 
 interface EarlierRow {
   text: string;
   owner: number;
+}
+
+/** A line that stands for several of the job's, or for none. */
+interface NumberedNote {
+  place: number;
+  lines: number;
 }
 
 /** Where what is shown of a stream begins. */
@@ -32,6 +39,7 @@ export class ShownLines {
   failure: string | null = null;
 
   private earlier: EarlierRow[] = [];
+  private earlierNotes: NumberedNote[] = [];
   private joint = 0; // the place of the first line that the model holds, when the earlier ones were put before it
   private before: number | null = null;
   private begins = new Map<number, Beginning>();
@@ -86,9 +94,20 @@ export class ShownLines {
     return lines;
   }
 
-  /** What people count a line as, from 1. */
-  numberOf(place: number): number {
-    return place - this.first + this.earlierLines + 1;
+  /** What people count lines as, from 1: those that were skipped count too, and what is said between lines does not. */
+  numbering(): (place: number) => number {
+    const start = this.earlierLines + 1 - this.first;
+    const held = this.model.notes
+      .filter(note => this.rank === null || note.rank === this.rank)
+      .map(note => ({ place: this.rank === null ? note.id : note.placeOfRank, lines: note.lines }));
+    const notes = [...this.earlierNotes, ...held];
+    return place => {
+      let number = start + place;
+      for (const note of notes) {
+        number += note.place < place ? note.lines - 1 : 0;
+      }
+      return number;
+    };
   }
 
   /** Whether there may be lines before those that are shown. */
@@ -130,6 +149,7 @@ export class ShownLines {
   checkJoint(): void {
     if (this.earlier.length > 0 && this.joint !== this.firstHeld) {
       this.earlier = [];
+      this.earlierNotes = [];
       this.earlierBytes = 0;
       this.begins.clear();
       this.before = null;
@@ -172,7 +192,12 @@ export class ShownLines {
     const rows = page.rows.filter(row => !page.joined.has(row));
     this.joint = this.firstHeld;
     this.earlier = [...rows, ...this.earlier];
-    this.earlierBytes += rows.reduce((size, row) => size + row.text.length, 0);
+    this.earlierBytes += rows.reduce((size, row) => size + row.text.length + LINE_COST, 0);
+    const notes = rows.flatMap((row, index) => {
+      const { kind } = this.model.lineOf(row.text, row.owner);
+      return kind === 'line' ? [] : [{ place: this.first + index, lines: kind === 'gap' ? Number(row.text) : 0 }];
+    });
+    this.earlierNotes = [...notes, ...this.earlierNotes];
     this.before = sequence;
     this.isWhole = sequence <= 1;
   }

@@ -24,8 +24,9 @@ export interface LineSink {
 export class StreamReader {
   /** The lines' own numbers of those that may still change, for whoever holds them. */
   open: number[] = [];
-  /** Complete lines that were read or skipped so far. */
+  /** Complete lines that were read or skipped so far, of all attempts. */
   lines = 0;
+  private linesBefore = 0; // of the attempts before this one
   /** Bytes of a character that began before the first chunk. */
   lead: Uint8Array = new Uint8Array();
   private attempt = 0;
@@ -61,20 +62,22 @@ export class StreamReader {
       this.end(sink);
       this.attempt = chunk.attempt;
       this.offset = chunk.offset;
-      this.lines = chunk.first_line;
       if (isFirst) {
+        this.lines = chunk.first_line;
         const length = chunk.offset > 0 ? continuation(data) : 0;
         this.lead = data.subarray(0, length);
         this.offset += length;
         data = data.subarray(length);
       } else {
+        this.linesBefore = this.lines;
         sink.attempt(this, chunk.attempt);
+        if (chunk.first_line > 0) {
+          this.skipTo(chunk, sink);
+        }
       }
     } else if (chunk.offset > this.offset) {
       this.end(sink);
-      sink.gap(this, chunk.first_line - this.lines);
-      this.offset = chunk.offset;
-      this.lines = chunk.first_line;
+      this.skipTo(chunk, sink);
     } else {
       data = data.subarray(this.offset - chunk.offset); // what came before is known
     }
@@ -82,13 +85,21 @@ export class StreamReader {
     yield* this.take(data, sink);
   }
 
+  private skipTo(chunk: LogChunk, sink: LineSink): void {
+    const line = this.linesBefore + chunk.first_line;
+    sink.gap(this, line - this.lines);
+    this.offset = chunk.offset;
+    this.lines = line;
+  }
+
   /** Read bytes that follow what was read. */
   *take(data: Uint8Array, sink: LineSink): Generator<void> {
-    for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) {
-      this.lines += 1;
-    }
     for (let start = 0; start < data.length; start += STEP) {
-      this.feed(this.decoder.decode(data.subarray(start, start + STEP), { stream: true }), sink);
+      const piece = data.subarray(start, start + STEP);
+      for (let at = piece.indexOf(10); at >= 0; at = piece.indexOf(10, at + 1)) {
+        this.lines += 1;
+      }
+      this.feed(this.decoder.decode(piece, { stream: true }), sink);
       yield;
     }
   }

@@ -26,6 +26,7 @@ export class VirtualRows {
   private readonly drawn = new Map<number, { row: HTMLElement; state: string }>();
   private rowHeight = 0;
   private drawnFirst = 0;
+  private wasLaidOut = false;
   /** Rows that stay in the page, since a selection begins or ends in them. */
   private pinned: readonly number[] = [];
 
@@ -53,7 +54,7 @@ export class VirtualRows {
     if (this.rowHeight === 0) {
       const probe = element('div', { class: 'jp-gpulayer-logs-row' }, 'x');
       this.space.append(probe);
-      this.rowHeight = probe.getBoundingClientRect().height || SUPPOSED.row;
+      this.rowHeight = probe.offsetHeight || SUPPOSED.row;
       probe.remove();
     }
     return this.rowHeight;
@@ -68,13 +69,24 @@ export class VirtualRows {
     }
   }
 
+  /** It is off the page or in a part of it that is not shown: it has no place to scroll to, and its own would be lost. */
+  get isAway(): boolean {
+    const isLaidOut = this.node.clientHeight > 0;
+    this.wasLaidOut ||= isLaidOut;
+    return this.wasLaidOut && !isLaidOut;
+  }
+
   private get viewHeight(): number {
     return this.node.clientHeight || SUPPOSED.height;
   }
 
   /** The first place in sight. */
   get top(): number {
-    return this.drawnFirst + Math.floor(this.node.scrollTop / this.height);
+    return this.topAt(this.node.scrollTop);
+  }
+
+  topAt(scrollTop: number): number {
+    return this.drawnFirst + Math.floor(scrollTop / this.height);
   }
 
   get bottomScroll(): number {
@@ -99,28 +111,35 @@ export class VirtualRows {
     return row && this.node.contains(row) ? Number(row.dataset['place']) : null;
   }
 
-  /**
-   * Draw what is in sight.
-   *
-   * @param scrollTo - where to scroll, or null: what one reads stays where it is, whatever came or went above.
-   */
-  draw(scrollTo: number | null = null): void {
-    const { first, end } = this.rows;
-    const { height, viewHeight } = this;
-    const shift = (this.drawnFirst - first) * height;
-    const total = `${(end - first) * height}px`;
+  /** Be as high as all rows are. */
+  takeRoom(): void {
+    const total = `${(this.rows.end - this.rows.first) * this.height}px`;
     if (this.space.style.height !== total) {
       this.space.style.height = total;
       // Few rows take little room; the style sheet says how much many take.
       this.node.style.setProperty('--gpulayer-logs-height', `calc(${total} + ${SCROLL_BAR})`);
     }
+  }
+
+  /**
+   * Draw what is in sight.
+   *
+   * @param scrollTo - where to scroll, or null: what one reads stays where it is, whatever came or went above.
+   * @returns where it is scrolled to. Asking for that later would have the page laid out once more.
+   */
+  draw(scrollTo: number | null = null): number {
+    const { first, end } = this.rows;
+    const { height, viewHeight } = this;
+    const shift = (this.drawnFirst - first) * height;
+    this.takeRoom();
     const target = scrollTo ?? (shift !== 0 ? Math.max(0, this.node.scrollTop + shift) : null);
     if (target !== null && target !== this.node.scrollTop) {
       this.node.scrollTop = target;
     }
     const isMoved = this.drawnFirst !== first;
     this.drawnFirst = first;
-    const from = Math.max(first, first + Math.floor(this.node.scrollTop / height) - BEYOND);
+    const { scrollTop } = this.node;
+    const from = Math.max(first, first + Math.floor(scrollTop / height) - BEYOND);
     const to = Math.min(end, from + Math.min(MOST_ROWS, Math.ceil(viewHeight / height) + 2 * BEYOND));
     const wanted = new Set(this.pinned.filter(place => place >= first && place < end));
     for (let place = from; place < to; place++) {
@@ -136,6 +155,7 @@ export class VirtualRows {
     for (const place of [...wanted].sort((one, other) => one - other)) {
       after = this.drawRow(place, after, isMoved);
     }
+    return scrollTop;
   }
 
   private drawRow(place: number, after: HTMLElement | null, isMoved: boolean): HTMLElement {

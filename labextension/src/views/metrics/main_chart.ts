@@ -17,6 +17,7 @@ export class MainChart {
   private _chart: Chart | null = null;
   private _title = '';
   private _isShown = true;
+  private _isInSight = true;
 
   constructor(store: MetricStore, trans: Translator, width?: () => number) {
     this._store = store;
@@ -30,6 +31,11 @@ export class MainChart {
     this._draw();
   }
 
+  setInSight(isInSight: boolean): void {
+    this._isInSight = isInSight;
+    this._draw();
+  }
+
   dispose(): void {
     this._changes.dispose();
     this._chart?.dispose();
@@ -39,7 +45,7 @@ export class MainChart {
     const metrics = mainMetrics([...this._store.series.values()]);
     const [first] = metrics;
     this.node.hidden = !first;
-    if (!first || !this._isShown) {
+    if (!first || !this._isShown || !this._isInSight) {
       return;
     }
     const title = metrics.length > 1 ? kindOf(first.name) : first.name;

@@ -9,7 +9,26 @@ let source: FakeSource;
 let scheduler: HandScheduler;
 let printing: Printing;
 
+/** What the browser would tell of the view. */
+let resized: () => void;
+let seen: (isInSight: boolean) => void;
+
 beforeEach(() => {
+  globalThis.ResizeObserver = class {
+    constructor(on: ResizeObserverCallback) {
+      resized = () => on([], this);
+    }
+    observe(): void {}
+    unobserve(): void {}
+    disconnect(): void {}
+  };
+  globalThis.IntersectionObserver = class {
+    constructor(on: (entries: { isIntersecting: boolean }[]) => void) {
+      seen = isIntersecting => on([{ isIntersecting }]);
+    }
+    observe(): void {}
+    disconnect(): void {}
+  } as unknown as typeof IntersectionObserver;
   source = new FakeSource();
   scheduler = new HandScheduler();
   printing = new Printing();
@@ -247,6 +266,72 @@ test('what is selected is copied from the lines, whatever of it is in the page',
   expect(copied).toEqual({ 'text/plain': 'ne 1\nline 2\nline' });
   expect(event.defaultPrevented).toBe(true);
   expect(said()).toContain('paused');
+});
+
+/** As a browser lays it out; with no height it is off the page, or in a part that is not shown. */
+function layOut(height: number): void {
+  Object.defineProperty(scroller(), 'clientHeight', { configurable: true, value: height });
+  resized();
+  scheduler.run();
+}
+
+test('what one reads stays in its place when the view is taken off the page and put back', () => {
+  send(printing.chunk('line\n'.repeat(1000)));
+  layOut(360);
+  scrollTo(5000);
+  scroller().scrollTop = 0; // as a browser does with what is taken off
+  layOut(0);
+  scrollTo(0);
+  send(printing.chunk('more\n'.repeat(10)));
+  expect(source.earlierAsked).toEqual([]);
+  layOut(360);
+  expect(scroller().scrollTop).toBe(5000);
+  expect(said()).toContain('paused10 new lines');
+  expect(rows()[0]?.dataset['place']).toBe(String(Math.floor(5000 / 18) - 20));
+});
+
+test('a view that follows is at the end when it is put back', () => {
+  send(printing.chunk('line\n'.repeat(1000)));
+  layOut(360);
+  scroller().scrollTop = 0;
+  layOut(0);
+  layOut(360);
+  expect(scroller().scrollTop).toBe(1000 * 18 - 360);
+  expect(said()).toContain('following');
+});
+
+test('out of sight no rows are drawn, but it takes the room that it will need', () => {
+  seen(false);
+  send(printing.chunk('line\n'.repeat(5)));
+  expect(rows()).toEqual([]);
+  expect(scroller().style.getPropertyValue('--gpulayer-logs-height')).toBe('calc(90px + 18px)');
+  expect(said()).toContain('5 lines');
+  seen(true);
+  scheduler.run();
+  expect(rows()).toHaveLength(5);
+});
+
+test('the focus goes to the lines when the button that had it is gone', () => {
+  send(printing.chunk('line\n'.repeat(1000)));
+  scrollTo(5000);
+  const follow = named('Follow the newest lines (End)');
+  follow.focus();
+  follow.click();
+  scheduler.run();
+  expect(follow.hidden).toBe(true);
+  expect(document.activeElement).toBe(scroller());
+});
+
+test('rows are drawn again when the page has other colours, and for nothing else', async () => {
+  send(printing.chunk('\x1b[31mline\x1b[0m\n'));
+  const span = rows()[0];
+  document.body.classList.add('a-cursor');
+  await scheduler.settle();
+  expect(rows()[0]).toBe(span);
+  document.body.style.backgroundColor = 'rgb(0, 0, 0)';
+  await scheduler.settle();
+  expect(rows()[0]).not.toBe(span);
+  document.body.removeAttribute('style');
 });
 
 test('lines are not read aloud as they come, and can be reached by keyboard', () => {

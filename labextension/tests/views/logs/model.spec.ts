@@ -5,9 +5,9 @@ import { FakeSource, logPage, Printing } from '../../support/fake_source';
 import type { LogChunk } from '../../../src/protocol';
 import { HandScheduler } from './hand_scheduler';
 
-function setUp(limit?: number, backlog?: number) {
+function setUp(limit?: number, backlog?: number, limitLines?: number) {
   const scheduler = new HandScheduler();
-  const model = new LogModel(scheduler, limit, backlog);
+  const model = new LogModel(scheduler, limit, backlog, limitLines);
   const source = new FakeSource();
   const printing = new Printing();
   const shown = (rank: number | null = null): ShownLines => new ShownLines(model, source, rank);
@@ -20,6 +20,10 @@ function setUp(limit?: number, backlog?: number) {
 
 function texts(lines: ShownLines): string[] {
   return Array.from({ length: lines.end - lines.first }, (_, index) => lines.line(lines.first + index).text);
+}
+
+function matchesOf(search: Search): (number | undefined)[] {
+  return Array.from({ length: search.count }, (_, index) => search.at(index));
 }
 
 test('lines of all ranks stand in the order in which they began', () => {
@@ -105,7 +109,7 @@ test('what is held is bounded, the oldest goes, and what went is counted', () =>
   }
   expect(model.lines.bytes).toBeLessThanOrEqual(50_000);
   expect(rank0.earlierLines + rank0.end - rank0.first).toBe(2000);
-  expect(rank0.numberOf(rank0.end - 1)).toBe(2000);
+  expect(rank0.numbering()(rank0.end - 1)).toBe(2000);
   expect(rank0.line(rank0.end - 1).text).toBe('rank 0, line 199');
   expect(shown().earlierLines + shown().end - shown().first).toBe(4000);
   expect(rank0.hasEarlier).toBe(true);
@@ -152,7 +156,7 @@ test('pages before are put in front, and a line and a character that were cut ar
   };
   await load();
   expect(texts(lines)).toEqual(['one', 'two', 'three 训练', 'four']);
-  expect(lines.numberOf(lines.first)).toBe(1);
+  expect(lines.numbering()(lines.first)).toBe(1);
   await load();
   expect(texts(lines)).toEqual(['other', 'one', 'two', 'three 训练', 'four']);
   expect(lines.hasEarlier).toBe(false);
@@ -171,6 +175,44 @@ test('what could not be loaded is said', async () => {
   expect(texts(lines)).toEqual(['two']);
 });
 
+test('lines that were skipped count in numbers, and what is said between lines does not', () => {
+  const { model, printing, shown, add } = setUp(60_000);
+  const numbers = (lines: ShownLines): Record<string, number> => {
+    const numberOf = lines.numbering();
+    return Object.fromEntries(texts(lines).map((text, index) => [text, numberOf(lines.first + index)]));
+  };
+  const [all, one] = [shown(), shown(1)];
+  add(printing.chunk('a\n', { rank: 0 }), printing.chunk('b\n', { rank: 1 }));
+  printing.chunk('lost\n'.repeat(12), { rank: 1 });
+  add(printing.chunk('c\n', { rank: 1 }), printing.chunk('d\n', { rank: 0 }));
+  expect(numbers(all)).toMatchObject({ a: 1, b: 2, c: 15, d: 16 });
+  expect(numbers(one)).toMatchObject({ b: 1, c: 14 });
+  add(printing.chunk('e\n', { rank: 1, attempt: 2 }));
+  expect(numbers(all)).toMatchObject({ e: 17 });
+  // The same when lines before them, and then they themselves, are no longer held.
+  for (let step = 0; step < 200; step++) {
+    add(printing.chunk(`filler ${step}\n`.repeat(10), { rank: 0 }));
+    expect(numbers(all)[`filler ${step}`]).toBe(17 + 10 * (step + 1));
+  }
+  expect(model.notes).toEqual([]);
+});
+
+test('no more lines are held than a page has room for', () => {
+  const { model, printing, shown, add } = setUp(undefined, undefined, 1000);
+  const lines = shown();
+  for (let step = 0; step < 30; step++) {
+    add(printing.chunk('x\n'.repeat(100)));
+  }
+  expect(lines.end - lines.first).toBeLessThanOrEqual(1100);
+  expect(lines.numbering()(lines.end - 1)).toBe(3000);
+  model.keepFrom = lines.first;
+  for (let step = 0; step < 30; step++) {
+    add(printing.chunk('x\n'.repeat(100)));
+  }
+  expect(lines.end - lines.first).toBeGreaterThan(1500);
+  expect(lines.end - lines.first).toBeLessThanOrEqual(2100);
+});
+
 test('the search goes on as lines come, change and go', () => {
   const { printing, shown, add, scheduler } = setUp(60_000);
   const lines = shown();
@@ -178,25 +220,25 @@ test('the search goes on as lines come, change and go', () => {
   add(printing.chunk('Loss 1\nacc\n\x1b[31mlo\x1b[0mss 2\n'));
   search.begin(lines, patternOf('loss', false));
   scheduler.run();
-  expect(search.matches).toEqual([0, 2]);
+  expect(matchesOf(search)).toEqual([0, 2]);
   search.begin(lines, patternOf('loss', true));
   scheduler.run();
-  expect(search.matches).toEqual([2]);
+  expect(matchesOf(search)).toEqual([2]);
   add(printing.chunk('\rno\nloss 3\n'));
   search.goOn();
   scheduler.run();
-  expect(search.matches).toEqual([2, 4]);
+  expect(matchesOf(search)).toEqual([2, 4]);
   expect(search.next(3, false)).toBe(1);
   expect(search.next(2, true)).toBe(1);
   add(printing.chunk('\x1b[A\x1b[2Knone\n'));
   search.changed(4);
-  expect(search.matches).toEqual([2]);
+  expect(matchesOf(search)).toEqual([2]);
   for (let step = 0; step < 200; step++) {
     add(printing.chunk('filler line\n'.repeat(10)));
   }
   search.goOn();
   scheduler.run();
-  expect(search.matches).toEqual([]);
+  expect(matchesOf(search)).toEqual([]);
   expect(search.isDone).toBe(true);
 });
 

@@ -137,6 +137,17 @@ test('the small chart shows the losses together', () => {
   main.dispose();
 });
 
+test('the small chart is not drawn while it is out of sight', () => {
+  const main = new MainChart(store, plainTranslator, () => 300);
+  main.setInSight(false);
+  store.add(points(4, 2, () => ({ loss: 1 })));
+  schedule.run();
+  expect(main.node.querySelector('figure')).toBeNull();
+  main.setInSight(true);
+  expect(main.node.querySelector('figure')).not.toBeNull();
+  main.dispose();
+});
+
 test.each([
   ['train/loss', 'train', 'loss', 'train'],
   ['val_loss', '', 'loss', 'val'],

@@ -1,114 +1,102 @@
-// Galata's `test` on a JupyterLab of our own, and what the tests do in it again and again, by labels and roles.
+// Galata's `test` on Jupyter servers of our own. Loading a page and starting a kernel take longer than most tests do, so tests share
+// one page with one notebook, which is emptied between them; one that breaks its page asks for a page of its own (`ownPage`).
 import { expect, galata, test as base } from '@jupyterlab/galata';
 import type { IJupyterLabPageFixture } from '@jupyterlab/galata';
-import type { Locator } from '@playwright/test';
+import type { Browser, BrowserContext } from '@playwright/test';
+import { Notebook, showJobs } from './notebook';
 import { LabServer } from './server';
-
-/** What is used of JupyterLab's notebook panel. */
-interface OpenNotebook {
-  content: { activeCell: { model: { sharedModel: { setSource(source: string): void } } } };
-}
+import type { ServerKind } from './server';
 
 interface Fixtures {
-  /** Ends what a test has left running. */
-  noSessions: void;
+  /** Whether the test has a page to itself. */
+  ownPage: boolean;
   notebook: Notebook;
+  desk: Desk;
 }
 
 interface WorkerFixtures {
+  kind: ServerKind;
   lab: LabServer;
+  /** The browser's window, with what it has loaded already. */
+  window: BrowserContext;
+  sharedDesk: { desk: Desk | null };
+}
+
+/** A page with a notebook whose kernel has GPUlayer. */
+interface Desk {
+  page: IJupyterLabPageFixture;
+  notebook: Notebook;
 }
 
 export const test = base.extend<Fixtures, WorkerFixtures>({
+  kind: ['lab', { scope: 'worker', option: true }],
+  ownPage: [false, { option: true }],
   lab: [
-    async ({}, use) => {
-      const lab = await LabServer.start();
+    async ({ kind }, use) => {
+      const lab = await LabServer.start(kind);
       await use(lab);
       await lab.end();
     },
     { scope: 'worker', timeout: 120_000 },
   ],
   baseURL: async ({ lab }, use) => use(lab.url.replace(/\/$/, '')),
-  // Galata's stand-ins for these fail with the server when it restarts, and take an interrupt's empty answer for JSON.
-  kernels: async ({}, use) => use(null),
-  sessions: async ({}, use) => use(null),
-  terminals: async ({}, use) => use(null),
-  noSessions: [
-    async ({ request }, use) => {
-      await use();
-      for (const { id } of (await (await request.get('/api/sessions')).json()) as { id: string }[]) {
-        await request.delete(`/api/sessions/${id}`);
-      }
+  window: [
+    async ({ browser }, use) => {
+      const window = await openWindow(browser);
+      await use(window);
+      await window.close();
     },
-    { auto: true },
+    { scope: 'worker' },
   ],
-  mockSettings: { ...galata.DEFAULT_SETTINGS, 'gpulayer:plugin': { notifyJobEnd: false } },
-  // As Galata's, but that a page which is loaded again shows what was open, and no launcher.
-  waitForApplication: async ({}, use) =>
-    use(async page => {
-      await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
-      await page.locator('#jp-main-dock-panel').getByRole('tab').first().waitFor();
-    }),
-  notebook: async ({ page, tmpPath }, use) => use(await Notebook.create(page, tmpPath)),
+  sharedDesk: [async ({}, use) => use({ desk: null }), { scope: 'worker' }],
+  desk: async ({ ownPage, sharedDesk, window, lab, kind }, use) => {
+    if (ownPage) {
+      const desk = await openDesk(window, lab, kind);
+      await use(desk);
+      await desk.notebook.endKernel();
+      await desk.page.close();
+      return;
+    }
+    sharedDesk.desk ??= await openDesk(window, lab, kind);
+    await sharedDesk.desk.notebook.clear();
+    await use(sharedDesk.desk);
+  },
+  page: async ({ desk }, use) => use(desk.page),
+  notebook: async ({ desk }, use) => use(desk.notebook),
 });
 
-export { expect };
+export { expect, Notebook, showJobs };
 
-/** The notebook in front. */
-export class Notebook {
-  static async create(page: IJupyterLabPageFixture, folder: string): Promise<Notebook> {
-    await page.notebook.createNew('job.ipynb');
-    const notebook = new Notebook(page, `${folder}/job.ipynb`);
-    await notebook.run('%load_ext gpulayer');
-    return notebook;
-  }
-
-  private constructor(
-    readonly page: IJupyterLabPageFixture,
-    readonly path: string,
-  ) {}
-
-  /** Adds a cell and runs it to its end. */
-  async run(source: string): Promise<void> {
-    await this.begin(source);
-    await this.hasEnded();
-  }
-
-  /** Waits until the cell that was begun last has ended. */
-  async hasEnded(): Promise<void> {
-    await expect(this.page.locator('.jp-Notebook .jp-InputPrompt').last()).toHaveText(/\[\d+\]/, { timeout: 60_000 });
-  }
-
-  /** Adds a cell and runs it, and does not wait. Typing would be slow, and the editor would indent what is indented already. */
-  async begin(source: string): Promise<void> {
-    await this.page.evaluate(
-      async ([text, isFirst]) => {
-        const { commands, shell } = window.jupyterapp;
-        if (!isFirst) {
-          await commands.execute('notebook:insert-cell-below');
-        }
-        const panel = shell.currentWidget as unknown as OpenNotebook;
-        panel.content.activeCell.model.sharedModel.setSource(text);
-        void commands.execute('notebook:run-cell');
-      },
-      [source, this.isEmpty] as const,
-    );
-    this.isEmpty = false;
-  }
-
-  /** The newest job's output. */
-  get job(): Locator {
-    return this.page.locator('.jp-Notebook .jp-gpulayer-view').last();
-  }
-
-  private isEmpty = true;
+export async function openWindow(browser: Browser): Promise<BrowserContext> {
+  const window = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  window.setDefaultTimeout(20_000);
+  return window;
 }
 
-export async function showJobs(page: IJupyterLabPageFixture): Promise<Locator> {
-  await page.evaluate(async () => {
-    await window.jupyterapp.commands.execute('gpulayer:show-jobs');
-  });
-  const jobs = page.getByRole('region', { name: 'GPUlayer jobs' });
-  await expect(jobs).toBeVisible();
-  return jobs;
+/** A page in the window, not yet led anywhere, whose settings and workspace stay in it. */
+export async function openPage(window: BrowserContext, lab: LabServer): Promise<IJupyterLabPageFixture> {
+  return galata.initTestPage(
+    '/lab',
+    false,
+    lab.url.replace(/\/$/, ''),
+    true,
+    { ...galata.DEFAULT_SETTINGS, 'gpulayer:plugin': { notifyJobEnd: false } },
+    true,
+    false,
+    await window.newPage(),
+    // Galata's stand-ins for these fail with the server when it restarts, and take an interrupt's empty answer for JSON.
+    null,
+    null,
+    '',
+    async () => undefined,
+    null,
+  );
+}
+
+async function openDesk(window: BrowserContext, lab: LabServer, kind: ServerKind): Promise<Desk> {
+  const page = await openPage(window, lab);
+  const notebook = new Notebook(page, lab, kind);
+  await notebook.open();
+  await notebook.run('%load_ext gpulayer');
+  return { page, notebook };
 }

@@ -1,4 +1,4 @@
-// The child process with JupyterLab (`../../jupyter_server_for_tests.py`), spoken to line by line.
+// The child process with a Jupyter server (`../../jupyter_server_for_tests.py`), spoken to line by line.
 import { spawn } from 'node:child_process';
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import path from 'node:path';
@@ -7,12 +7,19 @@ import { createInterface } from 'node:readline';
 const FOLDER = path.resolve(__dirname, '../..');
 const PYTHON = process.env.GPULAYER_PYTHON ?? path.resolve(FOLDER, '../../.venv/bin/python');
 
-export class LabServer {
-  url = '';
+export type ServerKind = 'lab' | 'notebook' | 'user';
 
-  static async start(): Promise<LabServer> {
-    const server = new LabServer(spawn(PYTHON, [path.join(FOLDER, 'jupyter_server_for_tests.py')], { stdio: 'pipe' }));
-    server.url = (await server.answer()).url as string;
+export class LabServer {
+  /** With its base URL and a closing slash. */
+  url = '';
+  token = '';
+  /** The folder of its notebooks. */
+  root = '';
+
+  static async start(kind: ServerKind): Promise<LabServer> {
+    const script = path.join(FOLDER, 'jupyter_server_for_tests.py');
+    const server = new LabServer(spawn(PYTHON, [script, kind], { stdio: 'pipe' }));
+    Object.assign(server, await server.answer());
     return server;
   }
 
@@ -31,7 +38,7 @@ export class LabServer {
     await ended;
   }
 
-  async ask(command: string): Promise<Record<string, unknown>> {
+  private async ask(command: string): Promise<Record<string, unknown>> {
     this.child.stdin.write(`${command}\n`);
     return this.answer();
   }

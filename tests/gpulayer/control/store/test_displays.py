@@ -119,6 +119,21 @@ def test_what_refers_to_an_artifact_that_is_not_here_is_refused(tmp_path):
     run(check())
 
 
+def test_an_artifact_that_no_notebook_could_take_in_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpulayer.control.worker_calls.LARGEST_DISPLAY_BYTES", 2)
+
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            worker, task = await started(plane)
+            sha256 = hashlib.sha256(b"png").hexdigest()
+            await plane.put_artifact_part(sha256, offset=0, total_bytes=3, data=b"png")
+            shown = Display(attempt=1, number=1, rank=0, time=1.0, data={"image/png": DisplayPayload(artifact=sha256, size_bytes=1)})
+            with pytest.raises(TooLarge):
+                await worker.show(task, shown)
+
+    run(check())
+
+
 @pytest.mark.parametrize(
     ("shown", "error"),
     [
