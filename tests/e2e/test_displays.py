@@ -90,7 +90,8 @@ def test_what_was_displayed_before_a_failure_is_there(place, tmp_path):
 def test_what_exit_handlers_display_and_log_is_there_too(place, tmp_path, devices):
     place.start_agent(cpu_devices=devices)
     cell = "import atexit, gpulayer\natexit.register(lambda: (display('bye'), gpulayer.log(a=1), gpulayer.progress(3)))\ndisplay('hi')"
-    job = submit_cell(place, tmp_path, cell, devices=devices)
+    options = {"launcher": "direct"} if devices > 1 else {}
+    job = submit_cell(place, tmp_path, cell, devices=devices, **options)
     assert job.wait(WAIT_SECONDS).state is JobState.SUCCEEDED
     assert [display.data["text/plain"].text for display in job.displays()] == ["'hi'", "'bye'"]
     assert len(job.metrics()) == devices
