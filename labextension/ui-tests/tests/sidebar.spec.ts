@@ -39,7 +39,7 @@ test.describe('panels', () => {
     const panel = page.locator('.jp-gpulayer-job-panel');
     await expect(panel).toContainText('succeeded');
     await saved;
-    await page.goto(notebook.url.replace('?reset', ''));
+    await page.goto(notebook.url);
     await expect(page.locator('.jp-gpulayer-job-panel')).toContainText('succeeded', { timeout: 60_000 });
   });
 });

@@ -6,7 +6,7 @@ interface PageConfig {
 }
 
 export async function withoutExtensions(page: Page, names: readonly string[]): Promise<void> {
-  await page.route(/\/lab(\/tree\/[^?]*)?(\?|$)/, async route => {
+  await page.route(/\/lab\/workspaces\/[^?]*\/tree\/[^?]*(\?|$)/, async route => {
     const answer = await route.fetch();
     const body = await answer.text();
     const config = /(<script id="jupyter-config-data"[^>]*>)([\s\S]*?)(<\/script>)/;

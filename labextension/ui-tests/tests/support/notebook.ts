@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Locator, Page } from '@playwright/test';
 import { expect } from '@jupyterlab/galata';
-import type { LabServer } from './server';
+import type { LabServer, ServerKind } from './server';
 
 /** What is used of a notebook panel. */
 interface OpenNotebook {
@@ -29,10 +29,8 @@ const EMPTY = {
   nbformat_minor: 5,
 };
 
-/** Where each front end shows a notebook. */
-const ROUTES = { lab: 'lab/tree', user: 'lab/tree', notebook: 'notebooks' };
-
 let made = 0;
+let opened = 0;
 
 export class Notebook {
   readonly name: string;
@@ -41,7 +39,7 @@ export class Notebook {
   constructor(
     readonly page: Page,
     private readonly lab: LabServer,
-    private readonly frontEnd: keyof typeof ROUTES,
+    private readonly kind: ServerKind,
     name?: string,
   ) {
     this.name = name ?? `job-${++made}.ipynb`;
@@ -52,9 +50,10 @@ export class Notebook {
     return path.join(this.lab.root, this.name);
   }
 
+  /** JupyterLab leads a second page of one workspace elsewhere. */
   get url(): string {
-    const login = this.frontEnd === 'user' ? `&token=${this.lab.token}` : '';
-    return `${this.lab.url}${ROUTES[this.frontEnd]}/${this.name}?reset${login}`;
+    const folder = this.kind === 'notebook' ? 'notebooks' : `lab/workspaces/${this.workspace}/tree`;
+    return `${this.lab.url}${folder}/${this.name}`;
   }
 
   /** Shows it in its page, once the front end is ready for commands. */
@@ -63,7 +62,8 @@ export class Notebook {
       await writeFile(this.file, JSON.stringify(EMPTY));
       this.isThere = true;
     }
-    await this.page.goto(this.url, { waitUntil: 'domcontentloaded' });
+    const login = this.kind === 'user' ? `&token=${this.lab.token}` : '';
+    await this.page.goto(`${this.url}?reset${login}`, { waitUntil: 'domcontentloaded' });
     await this.isReady();
   }
 
@@ -177,6 +177,7 @@ export class Notebook {
     return this.page.locator('.jp-Notebook .jp-gpulayer-view').last();
   }
 
+  private readonly workspace = `page-${++opened}`;
   private isThere: boolean;
   private isEmpty = true;
 }
