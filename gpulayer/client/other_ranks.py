@@ -18,16 +18,17 @@ def other_ranks(status: JobStatus, place: Place) -> list[str]:
     """How those ended that did not fail first, in a line; then what the stopped ones were doing, a line for all that did the same."""
     guilty = status.failure.rank if status.failure is not None else None
     ranks = sorted((rank for task in status.tasks for rank in task.ranks), key=lambda rank: rank.rank)
-    return [*_how_they_ended([rank for rank in ranks if rank.rank != guilty]), *_what_they_did(ranks, place)]
+    others = [rank for rank in ranks if rank.rank != guilty]
+    return [*_how_they_ended(others, is_one_guilty=guilty is not None), *_what_they_did(ranks, place)]
 
 
-def _how_they_ended(others: Sequence[RankOutcome]) -> list[str]:
+def _how_they_ended(others: Sequence[RankOutcome], *, is_one_guilty: bool) -> list[str]:
     stopped = [rank.rank for rank in others if rank.collateral]
     if not stopped:
         return []
     ended = [rank.rank for rank in others if not rank.collateral and (rank.returned or rank.exit_code == 0)]
     failed = [rank.rank for rank in others if rank.rank not in (*stopped, *ended)]
-    parts = [f"The other ranks were stopped: {numbers(stopped)}"]
+    parts = [f"{'The other ranks were stopped' if is_one_guilty else 'Stopped ranks'}: {numbers(stopped)}"]
     parts += [f"had ended: {numbers(ended)}"] if ended else []
     parts += [f"failed as well: {numbers(failed)}"] if failed else []
     return ["; ".join(parts) + "."]

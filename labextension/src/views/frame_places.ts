@@ -142,20 +142,24 @@ export function otherRanks(status: JobStatus, trans: Translator, cells: CellPlac
   return [
     ...howTheyEnded(
       ranks.filter(rank => rank.rank !== guilty),
+      guilty !== null,
       trans,
     ),
     ...whatTheyDid(ranks, trans, cells),
   ];
 }
 
-function howTheyEnded(others: readonly RankOutcome[], trans: Translator): string[] {
+function howTheyEnded(others: readonly RankOutcome[], isOneGuilty: boolean, trans: Translator): string[] {
   const stopped = others.filter(rank => rank.collateral);
   if (!stopped.length) {
     return [];
   }
   const ended = others.filter(rank => !rank.collateral && (rank.returned || rank.exit_code === 0));
   const failed = others.filter(rank => !stopped.includes(rank) && !ended.includes(rank));
-  const parts = [trans.__('The other ranks were stopped: %1', ranges(stopped.map(rank => rank.rank)))];
+  const numbers = ranges(stopped.map(rank => rank.rank));
+  const parts = [
+    isOneGuilty ? trans.__('The other ranks were stopped: %1', numbers) : trans.__('Stopped ranks: %1', numbers),
+  ];
   if (ended.length) {
     parts.push(trans.__('had ended: %1', ranges(ended.map(rank => rank.rank))));
   }

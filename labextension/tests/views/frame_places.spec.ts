@@ -55,6 +55,12 @@ test('those that had ended, and those that failed as well, are told apart', () =
   ]);
 });
 
+test('where none is guilty there are no others', () => {
+  const status = ended(collateral());
+  const timedOut = { ...status, failure: { ...status.failure!, reason: 'timeout' as const, rank: null } };
+  expect(otherRanks(timedOut, plainTranslator)).toEqual(['Stopped ranks: 0.']);
+});
+
 test('a rank outside its script is told as such', () => {
   const status = ended({ exit_code: 1 }, collateral([{ is_main: true, frames: [] }]));
   expect(otherRanks(status, plainTranslator)[1]).toBe('Rank 1 was starting or ending.');

@@ -45,7 +45,6 @@ threading.Event().wait(600)
 }
 
 test('a job is run, watched, searched and stopped by keyboard alone', async ({ notebook, page }) => {
-  await notebook.run('');
   await page.locator('.jp-Notebook .jp-Cell .cm-content').last().focus();
   await page.keyboard.insertText(
     '%%gpulayer --nodes 1 --devices 2\nimport os, threading\nfor number in range(30):\n    print("rank", os.environ["RANK"], "line", number, flush=True)\nthreading.Event().wait(600)\n',

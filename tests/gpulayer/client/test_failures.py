@@ -73,6 +73,20 @@ def test_how_the_other_ranks_ended_is_one_line():
     assert told[1] == "The other ranks were stopped: 0, 1; had ended: 4; failed as well: 2."
 
 
+def test_where_none_is_guilty_there_are_no_others():
+    task = TaskStatus(
+        node=0,
+        state=AttemptState.FAILED,
+        attempt=1,
+        worker_id="w",
+        worker="w",
+        host="h",
+        ranks=(RankOutcome(rank=0, local_rank=0, collateral=True),),
+    )
+    failure = Failure(reason="timeout", message="timeout")
+    assert "Stopped ranks: 0." in job_failed(job_status(JobState.FAILED, failure=failure, tasks=(task,))).two_lines()
+
+
 FRAMES = (
     Frame(file="/w/source/main.py", line=12, function="f"),
     Frame(file="/v/lib/python3.11/site-packages/torch/nn/modules/linear.py", line=125, function="forward"),
