@@ -16,9 +16,9 @@ from served import Server, end_on_signals, served
 METHOD = (
     "A real JupyterLab in Chromium, the extension on. bytes: 4 ranks print LINES lines each; every byte that the page receives from the"
     " start of the cell until the last line is drawn (WebSocket frames as long as their text, whatever compression makes of them) by the"
-    " bytes of what was printed. saved: how much longer the saved notebook is. delay: 2 ranks print a line every 50 ms with the time; from that time"
-    " to the change of the page that holds the line, one clock, median of all. save: 3 tabs with 4 live outputs each; the time of a save,"
-    " median of all"
+    " bytes of what was printed. saved: how much longer the saved notebook is. delay: 2 ranks print a line every 50 ms with the time; from"
+    " that time to the change of the page that holds the line, one clock, median of all. save: 3 tabs with 4 live outputs each; the time of"
+    " a save, median of all"
 )
 LINES = {"full": 5_000, "quick": 5_000, "tiny": 50}
 DELAYS = {"full": 200, "quick": 60, "tiny": 4}

@@ -250,10 +250,11 @@ def test_a_kernel_that_is_shut_down_in_mid_cell_leaves_its_job(served: Served, t
         if "up" in run.text:
             raise Leaving
 
-    with pytest.raises(Leaving), ServedKernel(served.server.url, served.server.token, "left.ipynb") as kernel:
+    with ServedKernel(served.server.url, served.server.token, "left.ipynb") as kernel:
         kernel.execute(LOAD)
+        with pytest.raises(Leaving):
+            kernel.execute("%%gpulayer --name left\n" + WAITS.format(gate=str(gate)), on_message=leave)
         # Leaving the block shuts the kernel down, which Jupyter begins with an interrupt.
-        kernel.execute("%%gpulayer --name left\n" + WAITS.format(gate=str(gate)), on_message=leave)
     job = _wait_running(served, "left")
     assert not job.status.cancel_requested
     gate.touch()

@@ -154,6 +154,7 @@ export class Notebook {
           widget.close();
         }
       }
+      (shell as unknown as { collapseLeft(): void }).collapseLeft();
       shell.activateById(id);
       const { content } = shell.currentWidget as unknown as OpenNotebook;
       const shared = content.model.sharedModel;
