@@ -25,9 +25,9 @@ export default {
   moduleFileExtensions: ['ts', 'js', 'mjs', 'json', 'node'],
   transform: {
     '\\.ts$': ['ts-jest', { tsconfig: '<rootDir>/tsconfig.test.json', diagnostics: false, isolatedModules: true }],
-    '\\.(m?js)$': '<rootDir>/tests/support/to_commonjs.cjs',
+    '\\.(m?js)$': '<rootDir>/tests/support/to_commonjs.mjs',
   },
-  moduleNameMapper: { '\\.css$': '<rootDir>/tests/empty.js', '\\.svg$': '<rootDir>/tests/svg.js' },
+  moduleNameMapper: { '\\.css$': '<rootDir>/tests/empty.js', '\\.svg$': '<rootDir>/tests/svg.mjs' },
   transformIgnorePatterns: [`/node_modules/(?!(${esm})/)`],
   setupFiles: ['<rootDir>/tests/jsdom.ts'],
 };

@@ -125,7 +125,7 @@ it('says why a job was not stopped', async () => {
   press('Stop');
   (await shown(() => server.calls[0] ?? null)).fail();
   const told = await shown(
-    () => [...document.querySelectorAll('.jp-Dialog')].find(one => /not stopped/.test(one.textContent)) ?? null,
+    () => [...document.querySelectorAll('.jp-Dialog')].find(one => /not stopped/.test(one.textContent ?? '')) ?? null,
   );
   expect(told.textContent).toContain('cannot be reached');
   told.querySelector<HTMLButtonElement>('.jp-Dialog-footer button')?.click();

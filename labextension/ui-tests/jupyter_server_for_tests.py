@@ -2,7 +2,7 @@
 
 Runs as a child of the tests, told what to do by lines on stdin and answering each with a line of JSON on stdout; when stdin
 ends, it ends the server and all that came from it. The argument is the kind: `lab` is JupyterLab with Galata's settings, without
-login, with one worker; `notebook` the same for Notebook 7; `user` a server as a hub starts it, below a prefix, with token and XSRF
+login, with two workers; `notebook` the same for Notebook 7; `user` a server as a hub starts it, below a prefix, with token and XSRF
 check and without workers.
 """
 
@@ -29,11 +29,17 @@ from jupyterlab.galata import configure_jupyter_server
 configure_jupyter_server(c)
 """
 COMMON = """
+from pathlib import Path
+
+import jupyterlab.galata
+
+c.LabServerApp.extra_labextensions_path = str(Path(jupyterlab.galata.__file__).parent)
 c.LabApp.news_url = None
 c.LabApp.expose_app_in_browser = True
 c.JupyterNotebookApp.expose_app_in_browser = True
 """
-CPU_DEVICES = 4
+CPU_DEVICES = 2
+"""Of each worker: no test needs more on one node."""
 STOP_SECONDS = 60.0
 """It ends its kernels first, one that runs a cell by force."""
 
@@ -50,7 +56,7 @@ class Kind:
     module: str = "jupyterlab"
     config: str = GALATA + COMMON
     base_url: str = "/"
-    workers: int = 1
+    workers: int = 2
 
 
 KINDS = {
@@ -117,7 +123,7 @@ def devices_held(server: RunningServer) -> int:
 
 
 def start_workers(server: RunningServer, count: int) -> None:
-    """Workers with enough devices for every test."""
+    """Workers on this machine, with pretended devices."""
     with gpulayer.connect(server.url, token=server.client_token) as client:
         client.ensure_local_workers(count, cpu_devices=CPU_DEVICES)
 

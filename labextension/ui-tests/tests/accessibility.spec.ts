@@ -83,6 +83,8 @@ test('jobs are gone through, opened and stopped by keyboard alone', async ({ not
   const jobs = await showJobs(page);
   const rows = jobs.getByRole('listitem');
   await expect(rows.first()).toContainText('running');
+  await expect(jobs.locator(':focus')).toBeVisible();
+  await page.keyboard.press('Home');
   await expect(rows.first().getByRole('button').first()).toBeFocused();
   await page.keyboard.press('ArrowDown');
   await expect(rows.nth(1).getByRole('button').first()).toBeFocused();

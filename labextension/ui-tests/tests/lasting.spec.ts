@@ -46,6 +46,7 @@ test('the view goes on when the kernel is restarted', async ({ notebook, page },
   await end(file);
   await expect(notebook.job).toContainText('succeeded');
   await expectAllLines(notebook.job, 0);
+  await notebook.run('"the kernel is there again"');
 });
 
 test('the view recovers when the Jupyter server is restarted', async ({ lab, notebook, page }, info) => {

@@ -1,54 +1,70 @@
-// Pictures for the docs, of the states that matter, in both themes. They are compared with nothing; look at them.
+// Pictures for the docs, of the states that matter. They are compared with nothing; look at them. Made when they are asked for
+// (GPULAYER_SCREENSHOTS=1), since each run makes other bytes.
 import path from 'node:path';
-import { expect, showJobs, test } from './support/lab';
+import type { Locator, Page } from '@playwright/test';
+import { expect, Notebook, showJobs, test } from './support/lab';
 
-// Made when they are asked for, since each run makes other bytes.
-const THEMES = process.env.GPULAYER_SCREENSHOTS ? ['light', 'dark'] : [];
 const FOLDER = path.resolve(__dirname, '../../../docs/images');
+const TRAIN = `%%gpulayer --nodes 2 --devices 2 --name train
+import math, os, threading
+import gpulayer
+rank = int(os.environ["RANK"])
+for step in range(240):
+    loss = 2.3 * math.exp(-step / 60) + 0.05 * math.sin(step / 3 + rank)
+    gpulayer.log(loss=loss, step=step)
+    if step % 20 == 0:
+        gpulayer.progress(step, 600, f"epoch {1 + step // 100} of 6")
+        print(f"step {step:3d}  loss {loss:.4f}", flush=True)
+threading.Event().wait(600)
+`;
+const FAIL = `%%gpulayer --nodes 1 --devices 2 --name step
+import os, threading
+def step(batch):
+    raise ValueError("shapes (64, 10) and (32, 10) differ")
+if os.environ["RANK"] == "1":
+    step(None)
+threading.Event().wait(600)
+`;
+
+async function shoot(what: Page | Locator, name: string): Promise<void> {
+  await what.screenshot({ path: path.join(FOLDER, `${name}.png`) });
+}
+
+async function failure(notebook: Notebook): Promise<void> {
+  await notebook.run(FAIL);
+  await expect(notebook.job).toContainText('Cell [');
+  await expect(notebook.job.getByRole('log')).toContainText('ValueError');
+}
 
 test.describe('pictures', () => {
   test.setTimeout(300_000);
-  for (const theme of THEMES) {
+  for (const theme of process.env.GPULAYER_SCREENSHOTS ? (['Light', 'Dark'] as const) : []) {
     test(`of the main states, ${theme}`, async ({ notebook, page }) => {
-      await notebook.setTheme(theme === 'dark' ? 'Dark' : 'Light');
-      const shoot = (name: string): Promise<Buffer> =>
-        notebook.job.screenshot({ path: path.join(FOLDER, `${name}-${theme}.png`) });
-      await notebook.run(`%%gpulayer --nodes 1 --devices 2 --name digits
-import gpulayer, math
-for step in range(60):
-    gpulayer.log(loss=2.3 * math.exp(-step / 20), step=step)
-    if step % 5 == 0:
-        print(f"step {step}: loss {2.3 * math.exp(-step / 20):.3f}")
-`);
-      await expect(notebook.job).toContainText('succeeded');
-      await expect(notebook.job.getByRole('log')).toContainText('step 55');
-      await shoot('job');
-      await notebook.job.getByRole('tab', { name: /^Start-up/ }).click();
-      await shoot('start-up');
-      await notebook.run(`%%gpulayer --nodes 1 --devices 2 --name step
-import os, threading
-def step():
-    raise ValueError("shapes (64, 10) and (32, 10) differ")
-if os.environ["RANK"] == "1":
-    step()
-threading.Event().wait(600)
-`);
-      await expect(notebook.job).toContainText('ValueError');
-      await shoot('failure');
+      const ending = `-${theme.toLowerCase()}`;
+      await notebook.setTheme(theme);
+      await failure(notebook);
+      await shoot(notebook.job, `failure${ending}`);
+      await notebook.run('%%gpulayer --nodes 3 --devices 2 --detach --name wide\npass\n');
+      await expect(notebook.job).toContainText('Start');
+      await shoot(notebook.job, `waiting${ending}`);
       await showJobs(page);
-      await notebook.begin(`%%gpulayer --nodes 1 --devices 2 --name train
-import gpulayer, threading
-gpulayer.progress(2, 3, "epoch 2/3")
-print("epoch 2", flush=True)
-threading.Event().wait(600)
-`);
-      await expect(notebook.job).toContainText('running');
-      await expect(notebook.job).toContainText('epoch 2/3');
+      await notebook.begin(TRAIN);
+      await expect(notebook.job.getByRole('log')).toContainText('step 220');
+      await expect(notebook.job).toContainText('epoch 3 of 6');
       await notebook.job.scrollIntoViewIfNeeded();
-      await page.screenshot({ path: path.join(FOLDER, `jupyterlab-${theme}.png`) });
+      await shoot(page, `jupyterlab${ending}`);
+      await shoot(notebook.job, `job${ending}`);
+      if (theme === 'Light') {
+        await shoot(page.getByRole('region', { name: 'GPUlayer jobs' }), `sidebar${ending}`);
+        await notebook.job.getByRole('tab', { name: /^Start-up/ }).click();
+        await shoot(notebook.job, `start-up${ending}`);
+      }
       await notebook.interrupt();
       await notebook.hasEnded();
-      await shoot('cancelled');
+      const jobs = await showJobs(page);
+      await jobs.getByRole('button', { name: 'Stop wide' }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+      await expect(jobs.getByRole('button', { name: /^Stop/ })).toHaveCount(0);
     });
   }
 });

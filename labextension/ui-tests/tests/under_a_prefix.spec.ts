@@ -5,7 +5,7 @@ import { expectNoViolations } from './support/axe';
 
 test('a job without workers waits, says so, and runs on those that its button starts', async ({ notebook, page }) => {
   await notebook.begin(
-    '%%gpulayer --nodes 2 --devices 1 --accelerator cpu\nimport os\nprint("rank", os.environ["RANK"], "is up")\n',
+    '%%gpulayer --target cluster --nodes 2 --devices 1 --accelerator cpu\nimport os\nprint("rank", os.environ["RANK"], "is up")\n',
   );
   const { job } = notebook;
   await expect(job).toContainText('No worker');

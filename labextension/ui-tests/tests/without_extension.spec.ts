@@ -1,5 +1,5 @@
 // Front ends without the lab extension: the widget draws the job as it runs; where nothing draws widgets either, its text stands there.
-import { expect, Notebook, openPage, openWindow, test } from './support/lab';
+import { expect, Notebook, openPage, test } from './support/lab';
 import { withoutExtensions } from './support/front_ends';
 import { end, untilTold } from './support/until_told';
 
@@ -10,8 +10,7 @@ for (const { title, missing } of [
     missing: ['gpulayer', 'anywidget', '@jupyter-widgets/jupyterlab-manager'],
   },
 ]) {
-  test(title, async ({ browser, lab }, info) => {
-    const window = await openWindow(browser);
+  test(title, async ({ window, lab }, info) => {
     const page = await openPage(window, lab);
     await withoutExtensions(page, missing);
     const notebook = new Notebook(page, lab, 'lab');
@@ -34,6 +33,6 @@ for (const { title, missing } of [
     await expect(output).toContainText('succeeded');
     await expect(page.locator('.jp-Notebook')).not.toContainText('Loading widget');
     await notebook.endKernel();
-    await window.close();
+    await page.close();
   });
 }

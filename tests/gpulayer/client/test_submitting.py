@@ -19,7 +19,7 @@ class Asked:
         self.calls.append("start")
         return [f"worker {number}" for number in range(self._started)]
 
-    def submit(self, spec, *, source):
+    def submit(self, spec, *, source, lease_seconds=None):
         self.calls.append(f"submit {sorted(source.files)}")
         return type("Job", (), {"status": job_status(spec=spec)})()
 

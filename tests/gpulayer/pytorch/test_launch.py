@@ -64,7 +64,7 @@ def test_the_grace_is_the_jobs_own() -> None:
 def test_what_was_started_for_a_job_is_said(started: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     spec = job_from_source(SOURCE, nodes=2, devices=1, accelerator="auto")
     job = SimpleNamespace(status=SimpleNamespace(spec=spec))
-    client = SimpleNamespace(start_workers_for=lambda spec: started, submit=lambda spec, source: job)
+    client = SimpleNamespace(start_workers_for=lambda spec: started, submit=lambda spec, source, lease_seconds=None: job)
     assert submit_source(client, spec, SOURCE) is job
     assert capsys.readouterr().err == said
 

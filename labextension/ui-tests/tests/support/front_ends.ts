@@ -5,18 +5,18 @@ interface PageConfig {
   federated_extensions: { name: string }[];
 }
 
+/** Takes them out of the page's configuration before JupyterLab reads it. */
 export async function withoutExtensions(page: Page, names: readonly string[]): Promise<void> {
-  await page.route(/\/lab\/workspaces\/[^?]*\/tree\/[^?]*(\?|$)/, async route => {
-    const answer = await route.fetch();
-    const body = await answer.text();
-    const config = /(<script id="jupyter-config-data"[^>]*>)([\s\S]*?)(<\/script>)/;
-    await route.fulfill({
-      response: answer,
-      body: body.replace(config, (_whole, before: string, data: string, after: string) => {
-        const page = JSON.parse(data) as PageConfig;
-        page.federated_extensions = page.federated_extensions.filter(({ name }) => !names.includes(name));
-        return before + JSON.stringify(page).replaceAll('<', '\\u003c') + after;
-      }),
+  await page.addInitScript(missing => {
+    const observer = new MutationObserver(() => {
+      const node = document.getElementById('jupyter-config-data');
+      if (node?.nextSibling) {
+        observer.disconnect();
+        const config = JSON.parse(node.textContent ?? '') as PageConfig;
+        config.federated_extensions = config.federated_extensions.filter(({ name }) => !missing.includes(name));
+        node.textContent = JSON.stringify(config);
+      }
     });
-  });
+    observer.observe(document, { childList: true, subtree: true });
+  }, names);
 }

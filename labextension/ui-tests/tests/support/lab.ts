@@ -67,7 +67,7 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
 
 export { expect, Notebook, showJobs };
 
-export async function openWindow(browser: Browser): Promise<BrowserContext> {
+async function openWindow(browser: Browser): Promise<BrowserContext> {
   const window = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   window.setDefaultTimeout(20_000);
   return window;

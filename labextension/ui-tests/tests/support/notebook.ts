@@ -5,10 +5,13 @@ import type { Locator, Page } from '@playwright/test';
 import { expect } from '@jupyterlab/galata';
 import type { LabServer, ServerKind } from './server';
 
+/** A page behind another draws seldom, so that its frames are no clock. */
+const PATIENTLY = { polling: 100, timeout: 60_000 };
+
 /** What is used of a notebook panel. */
 interface OpenNotebook {
   id: string;
-  sessionContext: { session: { kernel: object | null } | null; shutdown(): Promise<void> };
+  sessionContext: { session: { kernel: object | null } | null };
   content: {
     activeCellIndex: number;
     activeCell: { model: { sharedModel: { setSource(source: string): void } } };
@@ -69,14 +72,18 @@ export class Notebook {
 
   /** Waits until the front end shows it. */
   async isReady(): Promise<void> {
-    await this.page.waitForFunction(() => typeof window.jupyterapp === 'object');
+    await this.page.waitForFunction(() => typeof window.jupyterapp === 'object', null, PATIENTLY);
     await this.page.evaluate(() => window.jupyterapp.started);
     await this.page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
-    await this.page.locator('.jp-NotebookPanel .jp-Notebook').waitFor();
-    await this.page.waitForFunction(() => {
-      const inFront = window.jupyterapp.shell.currentWidget as unknown as OpenNotebook | null;
-      return (inFront?.content?.model?.sharedModel.cells.length ?? 0) > 0;
-    });
+    await this.page.locator('.jp-NotebookPanel .jp-Notebook').waitFor({ timeout: 60_000 });
+    await this.page.waitForFunction(
+      () => {
+        const inFront = window.jupyterapp.shell.currentWidget as unknown as OpenNotebook | null;
+        return (inFront?.content?.model?.sharedModel.cells.length ?? 0) > 0;
+      },
+      null,
+      PATIENTLY,
+    );
     await this.page.evaluate(() => {
       document.body.dataset.notebook = window.jupyterapp.shell.currentWidget?.id;
     });
@@ -96,12 +103,16 @@ export class Notebook {
   /** Adds a cell and runs it, and does not wait. Typing would be slow, and the editor would indent what is indented already. */
   async begin(source: string): Promise<void> {
     // Without a kernel the front end would ask for one.
-    await this.page.waitForFunction(() => {
-      const { shell } = window.jupyterapp;
-      const isOurs = (widget: { id: string }): boolean => widget.id === document.body.dataset.notebook;
-      const panel = [...shell.widgets('main')].find(isOurs) as unknown as OpenNotebook | undefined;
-      return !!panel?.sessionContext.session?.kernel;
-    });
+    await this.page.waitForFunction(
+      () => {
+        const { shell } = window.jupyterapp;
+        const isOurs = (widget: { id: string }): boolean => widget.id === document.body.dataset.notebook;
+        const panel = [...shell.widgets('main')].find(isOurs) as unknown as OpenNotebook | undefined;
+        return !!panel?.sessionContext.session?.kernel;
+      },
+      null,
+      PATIENTLY,
+    );
     await this.page.evaluate(
       async ([text, isFirst]) => {
         const { commands, shell } = window.jupyterapp;
@@ -166,11 +177,12 @@ export class Notebook {
   }
 
   async endKernel(): Promise<void> {
-    await this.page.evaluate(async () => {
-      const { shell } = window.jupyterapp;
-      shell.activateById(document.body.dataset.notebook ?? '');
-      await (shell.currentWidget as unknown as OpenNotebook).sessionContext.shutdown();
-    });
+    const { request } = this.page;
+    const [sessions, headers] = [`${this.lab.url}api/sessions`, { Authorization: `token ${this.lab.token}` }];
+    const all = (await (await request.get(sessions, { headers })).json()) as { id: string; path: string }[];
+    for (const { id } of all.filter(one => one.path === this.name)) {
+      expect((await request.delete(`${sessions}/${id}`, { headers })).ok()).toBe(true);
+    }
   }
 
   /** The newest job's output. */

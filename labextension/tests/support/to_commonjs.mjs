@@ -1,7 +1,7 @@
 // Packages that are ES modules, for jest, which loads CommonJS.
-const { transformSync } = require('esbuild');
+import { transformSync } from 'esbuild';
 
-module.exports = {
+export default {
   process: (source, path) =>
     transformSync(source, { format: 'cjs', target: 'es2022', loader: 'js', sourcefile: path, sourcemap: 'inline' }),
 };

@@ -1,2 +1,0 @@
-// An icon's source, where only the browser draws it.
-module.exports = '<svg xmlns="http://www.w3.org/2000/svg"></svg>';
