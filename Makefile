@@ -73,7 +73,7 @@ browser: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/no
 matrix: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## Other versions of ipykernel, JupyterLab and Notebook; ARGS=notebook-7.6 runs one row
 	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && $(BIN)/python tests/matrix.py $(ARGS)
 
-test: $(VENV)/.dev-ready ## Lint, types, import rules and every test, of Python and of the browser's part
+test: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## Lint, types, import rules and every test, of Python and of the browser's part
 	@$(MAKE) --no-print-directory lint types imports web
 	@$(BIN)/python -m pytest -m "not gpu and not soak" $(ARGS)
 	@$(MAKE) --no-print-directory browser ARGS=

@@ -59,7 +59,6 @@ async function traffic(context) {
   await page.waitForFunction(([view, text]) => [...document.querySelectorAll(view)].some(node => node.textContent.includes(text)), [VIEW, `the last of ${lines}`]);
   await page.waitForTimeout(settle);
   const received = { sockets: count.sockets - before.sockets, http: count.http - before.http };
-  console.error(await page.evaluate(view => [...document.querySelectorAll(view)].map(node => [node.parentElement.className, node.parentElement.parentElement.className, node.textContent.slice(0,60)]), VIEW));
   const elements = await page.locator(VIEW).locator('*').count();
   await save(page);
   return { received, elements };
@@ -119,7 +118,6 @@ try {
     console.log(JSON.stringify(await { traffic, delay, saving }[action](context)));
   } catch (error) {
     for (const page of context.pages()) {
-      console.error(await page.evaluate(view => [...document.querySelectorAll(view)].map(node => [node.parentElement.className, node.textContent.slice(-60)]), VIEW));
       console.error(await page.locator('.jp-Notebook').first().innerText({ timeout: 1000 }).catch(String));
     }
     throw error;

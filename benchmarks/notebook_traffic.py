@@ -148,7 +148,6 @@ def pages(server: Server, chromium: str, action: str, notebooks: list[str], line
     done = subprocess.run(argv, capture_output=True, text=True, timeout=500)
     if done.returncode != 0:
         raise SystemExit(f"{action} failed:\n{done.stderr[-3000:]}")
-    print(done.stderr, file=sys.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
