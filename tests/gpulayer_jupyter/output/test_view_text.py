@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program
 from gpulayer_jupyter.output.view_text import TEXT_LIMIT_BYTES, JobView, clean_line
+from support.job_views import page, status_of, view_of
 
-from gpulayer.protocol import JobId, JobStatus, LogChunk, LogPage
-from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
 
 
-def _status(state: JobState = JobState.RUNNING, **fields: Any) -> JobStatus:
-    return JobStatus(
-        **{
-            "job_id": JobId("j1"),
-            "name": "digits",
-            "owner": "me",
-            "spec": DistributedJob(script="main.py", nodes=2, devices=2),
-            "state": state,
-            "revision": 1,
-            "attempt": 1,
-            "accelerator": "cpu",
-            "created_at": 0.0,
-            "started_at": 10.0,
-        }
-        | fields
-    )
-
-
-def _page(rank: int | None, text: str, stream: str = "stdout", first_line: int = 0, offset: int = 0) -> LogPage:
-    chunk = LogChunk(
-        attempt=1,
-        node=0,
-        rank=rank,
-        stream=stream,
-        offset=offset,
-        first_line=first_line,
-        time=1.0,
-        data=text.encode(),  # type: ignore[arg-type]
-    )
-    return LogPage(chunks=(chunk,), next=1, complete=False)
-
-
-def _view(**fields: Any) -> JobView:
-    return JobView(_status(**fields), where="here", clock=lambda: 12.5)
-
-
 def test_ranks_stand_apart_and_in_order() -> None:
-    view = _view()
-    for page in (_page(1, "b1\n"), _page(0, "a1\n"), _page(0, "oops\n", "stderr"), _page(1, "b2\nb3"), _page(None, "torchrun says\n")):
-        view.add_page(page)
+    view = view_of()
+    for part in (page(1, "b1\n"), page(0, "a1\n"), page(0, "oops\n", "stderr"), page(1, "b2\nb3"), page(None, "torchrun says\n")):
+        view.add_page(part)
     assert view.text().splitlines() == [
         "job j1 digits · running · 2 nodes × 2 devices (cpu) · 0:02 · here",
         "[rank 0] a1",
@@ -66,11 +28,11 @@ def test_ranks_stand_apart_and_in_order() -> None:
 
 
 def test_launcher_speaks_only_when_the_job_failed() -> None:
-    view = _view()
-    view.add_page(_page(None, "torchrun says\n"))
+    view = view_of()
+    view.add_page(page(None, "torchrun says\n"))
     view.finish()
     assert "torchrun" not in view.text()
-    view.status = _status(JobState.FAILED, ended_at=11.0)
+    view.status = status_of(JobState.FAILED, ended_at=11.0)
     assert view.text().splitlines()[-1] == "[launcher] torchrun says"
 
 
@@ -80,10 +42,10 @@ def test_the_same_lines_give_the_same_text() -> None:
     for seed in range(5):
         queues = {rank: [page for page in pages if page[0] == rank] for rank in range(4)}
         order = random.Random(seed)
-        view = _view()
+        view = view_of()
         while any(queues.values()):
             rank, text, number = queues[order.choice([rank for rank in queues if queues[rank]])].pop(0)
-            view.add_page(_page(rank, text, first_line=number))
+            view.add_page(page(rank, text, first_line=number))
         view.finish()
         texts.add(view.text())
     assert len(texts) == 1
@@ -91,17 +53,17 @@ def test_the_same_lines_give_the_same_text() -> None:
 
 
 def test_the_same_line_of_each_rank_is_kept_once_for_each() -> None:
-    view = _view()
+    view = view_of()
     for rank in range(4):
-        view.add_page(_page(rank, "same\n"))
+        view.add_page(page(rank, "same\n"))
     assert [line for line in view.text().splitlines() if "same" in line] == [f"[rank {rank}] same" for rank in range(4)]
 
 
 def test_text_is_bounded_and_says_what_it_skips() -> None:
-    view = _view()
+    view = view_of()
     for number in range(20_000):
-        view.add_page(_page(0, f"line {number}\n", first_line=number))
-    view.add_page(_page(1, "quiet\n"))
+        view.add_page(page(0, f"line {number}\n", first_line=number))
+    view.add_page(page(1, "quiet\n"))
     text = view.text()
     assert len(text.encode()) < TEXT_LIMIT_BYTES + 1000
     assert "lines skipped: %gpulayer logs j1 --rank 0" in text
@@ -109,9 +71,9 @@ def test_text_is_bounded_and_says_what_it_skips() -> None:
 
 
 def test_one_line_without_end() -> None:
-    view = _view()
+    view = view_of()
     for number in range(50):
-        view.add_page(_page(0, "x" * 100_000, offset=number * 100_000))
+        view.add_page(page(0, "x" * 100_000, offset=number * 100_000))
     assert len(view.text()) < TEXT_LIMIT_BYTES
 
 
@@ -133,8 +95,8 @@ def test_line_as_a_terminal_leaves_it(text: str, shown: str) -> None:
 
 
 def test_lines_come_numbered_and_what_no_newline_ended_comes_last() -> None:
-    view = _view()
-    lines = view.add_page(_page(0, "a\r\nb\nc", first_line=4))
+    view = view_of()
+    lines = view.add_page(page(0, "a\r\nb\nc", first_line=4))
     assert [(line.rank, line.stream, line.number, line.text) for line in lines] == [(0, "stdout", 5, "a"), (0, "stdout", 6, "b")]
     assert view.under_way() == {0: "c"}
     assert [(line.number, line.text) for line in view.finish()] == [(7, "c")]
@@ -142,18 +104,18 @@ def test_lines_come_numbered_and_what_no_newline_ended_comes_last() -> None:
 
 
 def test_a_bar_that_is_redrawn_for_days_costs_no_more_than_its_last_state() -> None:
-    view = _view()
+    view = view_of()
     for number in range(20_000):
-        assert view.add_page(_page(0, f"\r{number:6} of many")) == []
+        assert view.add_page(page(0, f"\r{number:6} of many")) == []
     assert view.under_way() == {0: " 19999 of many"}
     [stream] = view._streams.values()
     assert len(stream.rest) <= 16 * 1024
-    assert [line.text for line in view.add_page(_page(0, "\rdone\n"))] == ["done99 of many"]
+    assert [line.text for line in view.add_page(page(0, "\rdone\n"))] == ["done99 of many"]
 
 
 def test_waiting_and_stopping_are_said() -> None:
-    assert "queued: no worker yet" in _view(state=JobState.QUEUED, started_at=None, waiting_for="no worker yet").header()
-    assert "· stopping ·" in _view(cancel_requested=True).header()
+    assert "queued: no worker yet" in view_of(state=JobState.QUEUED, started_at=None, waiting_for="no worker yet").header()
+    assert "· stopping ·" in view_of(cancel_requested=True).header()
 
 
 def test_printed_traceback_names_cells() -> None:
@@ -161,12 +123,12 @@ def test_printed_traceback_names_cells() -> None:
 
     piece = Piece(4, 2, "f()\n", ast.parse("f()").body[0], 1)
     program = Program({"main.py": "", "cell.py": ""}, (LinePiece("cell.py", 1, 3, 1, 2),), (4,), (piece,))
-    view = JobView(_status(), where="here", program=program)
+    view = JobView(status_of(), where="here", program=program)
     said = (
         'Traceback (most recent call last):\n  File "/w/1/source/main.py", line 9, in <module>\n    exec(compile(\n'
         '  File "/w/1/source/cell.py", line 3, in g\n    f()\n  File "/w/1/source/helpers/data.py", line 1, in f\nValueError: x\n'
     )
-    view.add_page(_page(0, said, "stderr"))
+    view.add_page(page(0, said, "stderr"))
     assert [line.removeprefix("[rank 0 err]").strip() for line in view.text().splitlines()[1:]] == [
         "Traceback (most recent call last):",
         "Cell [4], line 4, in g",
@@ -177,19 +139,19 @@ def test_printed_traceback_names_cells() -> None:
 
 
 def test_starting_ranks_until_one_says_a_word() -> None:
-    view = _view()
-    view.add_page(_page(None, "launcher\n"))
+    view = view_of()
+    view.add_page(page(None, "launcher\n"))
     assert "· starting ranks ·" in view.header()
-    view.add_page(_page(1, "no newline"))
+    view.add_page(page(1, "no newline"))
     assert "· running ·" in view.header()
 
 
 def test_torchs_mark_on_a_traceback_is_not_doubled() -> None:
-    view = _view()
+    view = view_of()
     view.add_page(
-        _page(1, '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/w/1/source/a.py", line 1\n[rank0]: x\n', "stderr")
+        page(1, '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/w/1/source/a.py", line 1\n[rank0]: x\n', "stderr")
     )
-    view.add_page(_page(1, "[rank1]: printed\n"))
+    view.add_page(page(1, "[rank1]: printed\n"))
     assert view.text().splitlines()[1:] == [
         "[rank 1] [rank1]: printed",
         "[rank 1 err] Traceback (most recent call last):",
@@ -199,9 +161,9 @@ def test_torchs_mark_on_a_traceback_is_not_doubled() -> None:
 
 
 def test_a_traceback_that_the_error_tells_is_left_out() -> None:
-    view = _view()
-    view.add_page(_page(1, "[rank1]: Traceback:\n[rank1]: ValueError: x\nafter\n", "stderr"))
-    view.add_page(_page(0, "Traceback:\nValueError: x\n", "stderr"))
+    view = view_of()
+    view.add_page(page(1, "[rank1]: Traceback:\n[rank1]: ValueError: x\nafter\n", "stderr"))
+    view.add_page(page(0, "Traceback:\nValueError: x\n", "stderr"))
     view.finish()
     view.leave_out(1, "Traceback:\nKeyError")
     view.leave_out(2, "Traceback:\nValueError: x")
