@@ -37,6 +37,8 @@ CLOSE_SECONDS = 15.0
 """What a process may be kept from ending: a job's grace of 10 s, and some for its last lines."""
 
 _log = logging.getLogger(__name__)
+_QUIET = logging.NullHandler()
+"""Whoever configures logging has the records; without that, logging itself would write them between the lines of a notebook."""
 
 
 class EmbeddedControlPlane:
@@ -46,6 +48,7 @@ class EmbeddedControlPlane:
     _open_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, home: Path) -> None:
+        logging.getLogger("gpulayer").addHandler(_QUIET)
         self.home = home
         self._pid = os.getpid()
         self._closed = False

@@ -12,7 +12,8 @@ from itertools import groupby
 
 from gpulayer.cli.listing import print_table, printable
 from gpulayer.client.downloads import output_files
-from gpulayer.client.failures import job_failed, signal_name
+from gpulayer.client.failures import device_text, job_failed, signal_name
+from gpulayer.client.status_text import bytes_text, duration_text
 from gpulayer.client.waterfall import Span, summarise_ranks
 from gpulayer.protocol import JobStatus, RankOutcome, TaskStatus
 from gpulayer.spec import DistributedJob, node_count
@@ -32,23 +33,18 @@ def print_job(status: JobStatus, spans: Sequence[Span]) -> None:
             print(printable(line))
     if status.tasks:
         print()
-        rows = [(task.node, task.state.value, task.worker, task.host, ", ".join(task.devices)) for task in status.tasks]
+        rows = [(task.node, task.state.value, task.worker, task.host, ", ".join(map(device_text, task.devices))) for task in status.tasks]
         _print_some(rows, ("node", "state", "worker", "host", "devices"), what="nodes")
     if any(task.ranks for task in status.tasks):
         print()
         _print_ranks(status)
     if files := output_files(status):
         print()
-        _print_some([(path, _size(file.size_bytes)) for path, file in files.items()], ("output", "size"), what="outputs", right=("size",))
+        _print_some(
+            [(path, bytes_text(file.size_bytes)) for path, file in files.items()], ("output", "size"), what="outputs", right=("size",)
+        )
     print()
     _print_waterfall(status, spans)
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit in which it is read: "0.8 ms", "43 ms", "2.41 s", "125 s"."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.{1 if seconds < 0.00995 else 0}f} ms"
-    return f"{seconds:.{2 if seconds < 99.995 else 0}f} s"
 
 
 def bar(start: float, end: float, length: float) -> str:
@@ -134,8 +130,8 @@ def _print_waterfall(status: JobStatus, spans: Sequence[Span]) -> None:
     said = ""
     for span in shown:
         who = "job" if span.rank is None else f"rank {span.rank}"
-        time_taken = duration(span.seconds) + (" so far" if span.so_far else "")
-        rows.append((who if who != said else "", span.step, duration(span.start), time_taken, bar(span.start, span.end, length)))
+        time_taken = duration_text(span.seconds) + (" so far" if span.so_far else "")
+        rows.append((who if who != said else "", span.step, duration_text(span.start), time_taken, bar(span.start, span.end, length)))
         said = who
     print_table(rows, ("", "step", "from", "time", ""), right=("from", "time"))
     if len(ranks) <= RANKS_SHOWN:
@@ -144,9 +140,9 @@ def _print_waterfall(status: JobStatus, spans: Sequence[Span]) -> None:
     summed = [
         (
             one.step if one.ranks == len(ranks) else f"{one.step} ({_count(one.ranks, 'rank')})",
-            duration(one.shortest),
-            duration(one.median),
-            f"{duration(one.longest)} (rank {one.longest_rank})",
+            duration_text(one.shortest),
+            duration_text(one.median),
+            f"{duration_text(one.longest)} (rank {one.longest_rank})",
             bar(one.start, one.end, length),
         )
         for one in summarise_ranks(spans)
@@ -162,12 +158,3 @@ def _print_some(rows: Sequence[Sequence[object]], columns: Sequence[str], *, wha
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB"):
-        if size < 999.5:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"

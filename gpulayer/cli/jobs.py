@@ -12,6 +12,7 @@ from gpulayer.cli.job_record import job_record, whole_record
 from gpulayer.cli.job_show import print_job
 from gpulayer.cli.listing import print_listing
 from gpulayer.cli.options import json_option, target_option
+from gpulayer.client.finding import find_job
 from gpulayer.client.listings import JOB_COLUMNS, job_row
 from gpulayer.client.terminal import print_line
 from gpulayer.client.waterfall import waterfall_of
@@ -19,7 +20,18 @@ from gpulayer.states import JobState
 from gpulayer.targets import connect
 
 
-@click.group(invoke_without_command=True)
+class _JobsGroup(click.Group):
+    """`gpulayer jobs` lists by itself; what else stands behind it is told where it belongs."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if self.get_command(ctx, word) is None and not word.startswith("-"):
+            hint = "" if word in ("list", "ls") else f", `gpulayer jobs show {word}` shows one job"
+            raise click.UsageError(f"There is no `gpulayer jobs {word}`: `gpulayer jobs` lists jobs{hint}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_JobsGroup, invoke_without_command=True)
 @click.option("--state", type=click.Choice([state.value for state in JobState]), help="Only those in this state.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first.")
 @json_option
@@ -43,10 +55,10 @@ def jobs(context: click.Context, state: str | None, limit: int, as_json: bool, t
 @target_option
 @click.pass_context
 def show(context: click.Context, job_id: str, as_json: bool, target: str | None) -> None:
-    """Show one job: where it ran, how each rank ended, what it left, and where its time went."""
+    """Show one job, by its id or its name: where it ran, how each rank ended, what it left, and where its time went."""
     listing = context.parent.params if context.parent is not None else {}  # `jobs --json show JOB` means the same
     with connect(target or listing.get("target")) as client:
-        status = client.job(job_id).status
+        status = find_job(client, job_id).status
     spans = waterfall_of(status, time.time())
     if as_json or listing.get("as_json"):
         print(json.dumps(whole_record(status, spans)))
@@ -61,9 +73,9 @@ def show(context: click.Context, job_id: str, as_json: bool, target: str | None)
 @json_option
 @target_option
 def logs(job_id: str, rank: int | None, follow: bool, as_json: bool, target: str | None) -> None:
-    """Print a job's output, each line marked with its rank."""
+    """Print a job's output, each line marked with its rank. JOB is its id, or its name: the newest of that name."""
     with connect(target) as client:
-        job = client.job(job_id)
+        job = find_job(client, job_id)
         for line in job.follow_logs(rank) if follow else job.logs(rank):
             if as_json:
                 print(
@@ -80,7 +92,10 @@ def logs(job_id: str, rank: int | None, follow: bool, as_json: bool, target: str
 @json_option
 @target_option
 def cancel(job_ids: tuple[str, ...], force: bool, as_json: bool, target: str | None) -> None:
-    """Stop jobs: SIGINT, and after their grace SIGTERM and SIGKILL. Does not wait for their end."""
+    """Stop jobs: SIGINT, and after their grace SIGTERM and SIGKILL. Does not wait for their end.
+
+    JOB is an id, or a name: the newest job of that name.
+    """
     with connect(target) as client:
-        records = [job_record(client.job(job_id).cancel(force=force).status) for job_id in job_ids]
+        records = [job_record(find_job(client, job_id).cancel(force=force).status) for job_id in job_ids]
     print_listing(records, ("id", "name", "state"), as_json=as_json, empty="")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import signal
-import sys
 
 import msgspec
 
-from gpulayer.client.frame_places import Place, file_and_line, in_function, own_frame
+from gpulayer.client.frame_places import Place, crash_frames, file_and_line, in_function, own_frame
 from gpulayer.client.other_ranks import other_ranks
+from gpulayer.client.surroundings import command_text
 from gpulayer.errors import JobFailed
-from gpulayer.protocol import Failure, JobStatus
+from gpulayer.protocol import Failure, JobStatus, RankError
 from gpulayer.states import JobState
+
+_BOOT = re.compile(r"@[0-9a-f]{1,8}(?=,|$)")
 
 
 def job_failed(status: JobStatus, place: Place = file_and_line) -> JobFailed:
@@ -51,10 +54,7 @@ def job_failed(status: JobStatus, place: Place = file_and_line) -> JobFailed:
 
 def logs_command(job_id: str, rank: int | None = None) -> str:
     """What shows a job's output, as a person writes it here: behind `%` in a notebook, bare in a terminal."""
-    # Nothing imports IPython for the sake of this question: where it is not loaded, nobody is in it.
-    ipython = sys.modules.get("IPython")
-    magic = "%" if ipython is not None and ipython.get_ipython() is not None else ""
-    return f"{magic}gpulayer logs {job_id}" + (f" --rank {rank}" if rank is not None else "")
+    return command_text(f"logs {job_id}") + (f" --rank {rank}" if rank is not None else "")
 
 
 def what_happened(status: JobStatus) -> str:
@@ -77,7 +77,7 @@ def _place(failure: Failure) -> str:
     rank = f"rank {failure.rank}" if failure.rank is not None else ("the launcher" if failure.reason == "launcher" else "")
     facts = [
         f"{word} {value}"
-        for word, value in (("node", failure.node), ("worker", failure.worker), ("device", failure.device))
+        for word, value in (("node", failure.node), ("worker", failure.worker), ("device", failure.device and device_text(failure.device)))
         if value is not None
     ]
     if not facts:
@@ -91,6 +91,24 @@ def _exit(failure: Failure) -> str:
     if failure.exit_code is not None:
         return f"exited with code {failure.exit_code}"
     return "failed"
+
+
+def device_text(device: str) -> str:
+    """A device's id, or several, without the mark of the boot that only tells machines apart: `cpu:0` for `cpu:0@d0c723e4`."""
+    return _BOOT.sub("", device)
+
+
+def raised_text(failure: Failure) -> str | None:
+    """Which rank raised what, in a line: "rank 2 raised ValueError: bad batch 3"; None where nothing was raised."""
+    if failure.error is None:
+        return None
+    who = f"rank {failure.rank}" if failure.rank is not None else "its process"
+    return f"{who} raised {_error_line(failure.error)}"
+
+
+def _error_line(error: RankError) -> str:
+    message = error.message.strip().splitlines()
+    return f"{error.type}: {message[0]}" if message else error.type
 
 
 def signal_name(number: int) -> str:
@@ -107,13 +125,13 @@ def _reason(status: JobStatus, place: Place) -> list[str]:
     if failure is None:
         return []
     if failure.error is not None:
-        message = failure.error.message.strip().splitlines()
-        said = f"{failure.error.type}: {message[0] if message else ''}".rstrip(": ")
+        said = _error_line(failure.error)
         own = own_frame(failure.error.frames)
         return [f"{said} ({in_function(own, place)})" if own is not None else said]
     # Without an exit, the first line has the message already.
     exited = failure.exit_code is not None or failure.signal is not None
     if exited and (failure.signal is not None or failure.reason not in ("rank", "timeout")):
         said = failure.message.strip()
-        return [said] if said else []
+        own = own_frame(crash_frames(failure.last_lines)) if failure.signal is not None else None
+        return [f"{said} ({in_function(own, place)})" if own is not None else said] if said else []
     return []

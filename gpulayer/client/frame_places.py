@@ -18,6 +18,7 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[^/]*/|/lib
 _INSTALLED = re.compile(r"^.*/(?:(?:site|dist)-packages|lib(?:64)?/python\d[^/]*)/")
 _WORKSPACE = re.compile(r"^(?:.*/workspaces/[^/]+/[^/]+|.*?)/source/")
 _GPULAYER = re.compile(r"/gpulayer/(?:runtime|pytorch|bundle)/[^/]+\.py$")
+_CRASH_FRAME = re.compile(r' {2}File "(?P<file>[^"]+)", line (?P<line>\d{1,9}) in (?P<function>\S+)')
 _TORCH = re.compile(r"/torch/")
 _SAYS_NOTHING = re.compile(r"^(?:_.*|<.*|wrapper|wrapped|inner|decorate_context)$")
 
@@ -48,6 +49,12 @@ def called_from_there(frames: Sequence[Frame]) -> str | None:
     torch = [frame for frame in named if _TORCH.search(frame.file)]
     chosen = (torch or named)[-1:]
     return chosen[0].function if chosen else None
+
+
+def crash_frames(lines: Sequence[str]) -> list[Frame]:
+    """The frames, the innermost last, of the stack that `faulthandler` prints of a process that native code brings down."""
+    found = [match for line in lines if (match := _CRASH_FRAME.fullmatch(line)) is not None]
+    return [Frame(file=one["file"], line=int(one["line"]), function=one["function"]) for one in reversed(found)]
 
 
 def short_file(file: str) -> str:

@@ -15,7 +15,9 @@ from gpulayer.client.following import Following
 from gpulayer.client.log_lines import LineAssembler, LogLine
 from gpulayer.client.metrics import MetricTable, table_of
 from gpulayer.client.status_text import one_line
-from gpulayer.client.waterfall import Span, waterfall_of
+from gpulayer.client.surroundings import in_notebook
+from gpulayer.client.tables import OutputFiles, Waterfall
+from gpulayer.client.waterfall import waterfall_of
 from gpulayer.errors import NotFound, Unsupported
 from gpulayer.protocol import (
     CancelJob,
@@ -55,6 +57,10 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name!r} {one_line(self._status)}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's signature
+        """What a notebook keeps as a cell's value: nothing that goes stale or that stands in the job's output above it."""
+        return {"text/plain": f"<Job {self.id} {self.name!r}>"} if in_notebook() else {}
 
     @property
     def id(self) -> JobId:
@@ -241,10 +247,10 @@ class Job:
             yield from page.displays
             after, complete = page.next, page.complete
 
-    def waterfall(self) -> tuple[Span, ...]:
+    def waterfall(self) -> Waterfall:
         """Where its time went, so far where it has not ended: its own steps and those of each rank (`client.waterfall`)."""
         status = self._status if self._status.state.is_terminal else self.refresh().status
-        return waterfall_of(status, time.time())
+        return Waterfall(waterfall_of(status, time.time()))
 
     def widget(self) -> Any:
         """A live view of the job as an ordinary widget, to be shown or laid out with others (ipywidgets).
@@ -261,9 +267,9 @@ class Job:
     # ---- what it left
 
     @property
-    def outputs(self) -> dict[str, OutputFile]:
+    def outputs(self) -> OutputFiles:
         """The files of its output folder by relative path; `node<k>/…` where there were several nodes."""
-        return output_files(self.refresh().status if not self._status.state.is_terminal else self._status)
+        return OutputFiles(output_files(self.refresh().status if not self._status.state.is_terminal else self._status))
 
     def download(self, destination: str | Path) -> list[Path]:
         """Fetch all outputs into a folder and return where they lie."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from gpulayer.client.failures import what_happened
+from gpulayer.client.failures import raised_text, what_happened
 from gpulayer.protocol import JobStatus, WorkerStatus
 from gpulayer.spec import node_count
 from gpulayer.states import JobState
@@ -29,8 +29,10 @@ def job_row(status: JobStatus) -> dict[str, str]:
 
 def failure_note(status: JobStatus) -> str | None:
     """Why a job ended badly, in one sentence without its subject; None where nothing is known or nothing went wrong."""
-    ended_badly = status.state in (JobState.FAILED, JobState.CANCELLED)
-    return what_happened(status) if ended_badly and status.failure is not None else None
+    if status.failure is None or status.state not in (JobState.FAILED, JobState.CANCELLED):
+        return None
+    raised = raised_text(status.failure) if status.state is JobState.FAILED and status.failure.reason == "rank" else None
+    return raised or what_happened(status)
 
 
 def worker_row(worker: WorkerStatus) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+from gpulayer.client.tables import html_table
 from gpulayer.errors import Unsupported
 from gpulayer.protocol import JobId, MetricBatch, MetricPage, MetricPoint
 
@@ -137,6 +138,18 @@ class MetricTable(Sequence[Row]):
         if len(self._names) > _SHOWN_NAMES:
             lines.append(f"and {len(self._names) - _SHOWN_NAMES} more metrics: see .names")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The newest rows, for a notebook."""
+        names = self._names[:_SHOWN_NAMES]
+        rows = [
+            (str(point.rank), _text(point.step), *(_text(point.values.get(name)) for name in names))
+            for _, point in self._points[-_SHOWN_ROWS:]
+        ]
+        title = f"{len(self):,} rows, {self._steps()}{self._missing()}"
+        title += f"; the last {_SHOWN_ROWS}" if len(self) > _SHOWN_ROWS else ""
+        title += f"; {len(self._names) - _SHOWN_NAMES} more metrics in .names" if len(self._names) > _SHOWN_NAMES else ""
+        return html_table(("rank", "step", *names), rows, title=title)
 
     def _steps(self) -> str:
         steps = [point.step for _, point in self._points if point.step is not None]

@@ -19,6 +19,38 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def took_text(seconds: float) -> str:
+    """How long something took that is over: 0.9 s, 12 s, then as a clock shows it."""
+    if seconds < 9.95:
+        return f"{seconds:.{2 if seconds < 0.095 else 1}f} s"
+    return f"{seconds:.0f} s" if seconds < 59.5 else clock_text(round(seconds))
+
+
+def duration_text(seconds: float) -> str:
+    """A step's time in the unit in which it is read: "0.8 ms", "43 ms", "2.41 s", "125 s"."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.{1 if seconds < 0.00995 else 0}f} ms"
+    return f"{seconds:.{2 if seconds < 99.995 else 0}f} s"
+
+
+def bytes_text(size_bytes: int) -> str:
+    """A size in three digits: "812 B", "1.5 kB", "20 MB"."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def time_text(status: JobStatus, now: float | None = None) -> str | None:
+    """How long its ranks have run, as a clock, or ran; None before they do."""
+    elapsed = elapsed_seconds(status, now)
+    if elapsed is None:
+        return None
+    return clock_text(elapsed) if status.ended_at is None else took_text(elapsed)
+
+
 def shape_text(status: JobStatus) -> str:
     """How much it holds: "2 nodes × 1 device (cuda)"."""
     nodes, devices = node_count(status.spec), status.spec.devices
@@ -57,11 +89,10 @@ def ways_out(status: JobStatus) -> list[str]:
 
 
 def one_line(status: JobStatus) -> str:
-    """State, how long it has run and its shape: "succeeded after 0:42 · 2 nodes × 2 devices (cpu)"."""
-    elapsed = elapsed_seconds(status)
+    """State, how long it has run and its shape: "succeeded after 42 s · 2 nodes × 2 devices (cpu)"."""
     text = state_text(status)
-    if elapsed is not None:
-        text += f" {'after' if status.state.is_terminal else 'for'} {clock_text(elapsed)}"
+    if (elapsed := time_text(status)) is not None:
+        text += f" {'after' if status.state.is_terminal else 'for'} {elapsed}"
     return f"{text} · {shape_text(status)}"
 
 

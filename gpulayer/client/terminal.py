@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
@@ -11,12 +13,15 @@ from gpulayer.client.display_text import display_text
 from gpulayer.client.following import Following, follow_through_interrupts
 from gpulayer.client.job import Job
 from gpulayer.client.log_lines import LineAssembler, LogLine
+from gpulayer.client.status_text import one_line
 from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import Display, JobStatus, LogPage
-from gpulayer.spec import node_count
+from gpulayer.spec import DistributedJob, node_count
 from gpulayer.states import JobState
 
 RUNS_FOLDER = "gpulayer_runs"
+SILENCE_SECONDS = 2.0
+"""So long a job that has been placed may print nothing before it is said why."""
 
 
 def follow_in_terminal(job: Job) -> None:
@@ -38,6 +43,8 @@ def follow_in_terminal(job: Job) -> None:
         say(f"cancelling {job.id} (again: kill it)" if interrupts == 1 else f"killing {job.id}")
 
     interrupts = follow_through_interrupts(job, view.show_all, on_interrupt=say_order, displays=True)
+    if job.status.state.is_terminal:
+        say(f"job {job.id} {one_line(job.status)}")
     refused = _fetch_outputs(job)
     if refused is not None and (interrupts or job.state is not JobState.SUCCEEDED):
         say(refused.two_lines())  # the job's own end is what is raised
@@ -83,7 +90,9 @@ def mark_of(rank: int | None, stream: str) -> str:
 def print_line(line: LogLine, out: TextIO | None = None) -> None:
     """One line after its mark; where no place is given, on the stream of the same name that it was printed to."""
     out = out or (sys.stderr if line.stream == "stderr" else sys.stdout)
-    out.write(f"{mark_of(line.rank, line.stream)} {line.text}\n")
+    # torch.distributed marks the lines of a traceback itself, with the rank that ours names already.
+    text = line.text.removeprefix(f"[rank{line.rank}]: ") if line.stream == "stderr" else line.text
+    out.write(f"{mark_of(line.rank, line.stream)} {text}\n")
     out.flush()
 
 
@@ -98,16 +107,37 @@ class _View:
         self._job = job
         self._lines = LineAssembler()
         self._said = ""
+        self._start_is_told = not isinstance(job.status.spec, DistributedJob)
+        self._silent_since: float | None = None  # since the job has been placed
+        self._show_status(job.status)
 
     def show_all(self, following: Following) -> None:
-        while (news := following.next()) is not None:
+        while True:
+            try:
+                news = following.next(self._silence_left())
+            except queue.Empty:
+                self._tell_start()
+                continue
+            if news is None:
+                break
             if isinstance(news, JobStatus):
                 self._show_status(news)
             elif isinstance(news, LogPage):
+                self._start_is_told = self._start_is_told or bool(news.chunks)
                 self._show_lines(self._lines.feed(news.chunks))
             else:
                 self._show_display(news)
         self._show_lines(self._lines.finish())
+
+    def _silence_left(self) -> float | None:
+        """How long it may go on; None where nothing is to be said about it."""
+        if self._start_is_told or self._silent_since is None:
+            return None
+        return max(0.0, self._silent_since + SILENCE_SECONDS - time.monotonic())
+
+    def _tell_start(self) -> None:
+        self._start_is_told = True
+        say("ranks are starting: importing torch takes seconds, the first time on a machine longer")
 
     @staticmethod
     def _show_lines(lines: Iterable[LogLine]) -> None:
@@ -122,6 +152,8 @@ class _View:
 
     def _show_status(self, status: JobStatus) -> None:
         text = status.waiting_for if status.state is JobState.QUEUED else None
+        is_placed = status.state is JobState.RUNNING or (status.waiting is not None and status.waiting.reason == "starting")
+        self._silent_since = (self._silent_since or time.monotonic()) if is_placed else None
         if text and text != self._said:
             say(f"waiting: {text}")
         self._said = text or ""

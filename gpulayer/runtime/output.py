@@ -16,6 +16,7 @@ from collections.abc import Callable
 from gpulayer.protocol import Stream
 from gpulayer.runtime.event_thread import EventThread
 from gpulayer.runtime.process_tree import IS_LINUX
+from gpulayer.runtime.rank_stacks import told_crash
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class OutputReader:
         for stream in streams:
             with self._lock:
                 data = b"".join(self._tails.get((rank, stream), ()))
-            if lines := data[-_TAIL_BYTES:].decode(errors="replace").splitlines():
+            if lines := told_crash(data[-_TAIL_BYTES:].decode(errors="replace").splitlines()):
                 return tuple(lines[-_TAIL_LINES:])
         return ()
 

@@ -75,6 +75,21 @@ def parse_stacks(data: bytes, *, source: Path | None = None) -> tuple[ThreadStac
     return _with_text(stacks[:MOST_THREADS], source)
 
 
+def told_crash(lines: Sequence[str]) -> list[str]:
+    """Lines of a rank without what `faulthandler` adds that tells nothing of the script: GPUlayer's own frames, and the list of modules."""
+    kept: list[str] = []
+    for line in lines:
+        found = _FRAME.match(line)
+        if found is not None and (_OURS.search(found["file"] or "") or _RUNPY.search(found["file"] or "")):
+            continue
+        if line.startswith("Extension modules: "):
+            while kept and not kept[-1].strip():
+                kept.pop()
+            continue
+        kept.append(line)
+    return kept
+
+
 def _read_threads(text: str) -> tuple[list[_Thread], bool]:
     """The threads as they come, and whether the last of them is the last that there was."""
     threads: list[_Thread] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpulayer import targets
 from gpulayer.client.client import Client
+from gpulayer.client.finding import find_job
 from gpulayer.client.listings import JOB_COLUMNS, WORKER_COLUMNS, job_row, worker_row
 from gpulayer.client.terminal import print_line
 from gpulayer_jupyter import autoload
@@ -44,13 +45,13 @@ def _ask(options: Namespace, shell: Any, client: Client) -> None:
         case "workers":
             _say(_table(WORKER_COLUMNS, [worker_row(worker) for worker in client.workers()], empty="no workers"))
         case "logs":
-            for entry in client.job(options.job).logs(options.rank):
+            for entry in find_job(client, options.job).logs(options.rank):
                 print_line(entry, sys.stdout)
         case "cancel":
-            job = client.job(options.job).cancel(force=options.force)
+            job = find_job(client, options.job).cancel(force=options.force)
             _say(f"job {job.id} {job.name}: {'stopping' if not job.status.state.is_terminal else job.status.state}")
         case "attach":
-            watch_to_end(client.job(options.job), shell)
+            watch_to_end(find_job(client, options.job), shell)
 
 
 def _configure(options: Namespace, shell: Any, check: Callable[[list[str]], None]) -> None:

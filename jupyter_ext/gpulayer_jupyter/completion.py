@@ -1,10 +1,11 @@
-"""Tab completion of both magics: options, their values, commands, targets and the ids of jobs.
+"""Tab completion of both magics: options, their values, commands, targets, and the ids and names of jobs.
 
 It never waits for long: job ids are those that this kernel has seen, and what a thread has fetched meanwhile. Runs in the kernel.
 """
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -34,7 +35,7 @@ _OF_COMMAND = {
     "autoload": ("--off",),
 }
 
-_recent: dict[str, str] = {}  # id → what it is, newest last
+_recent: dict[str, str] = {}  # id → its name and state, newest last
 _lock = threading.Lock()
 
 
@@ -56,7 +57,7 @@ class KnownJobs:
     """The server's newest jobs, asked for in a thread.
 
     Args:
-        ask: lists ids with what they are, oldest first.
+        ask: lists ids with names and states ("train running"), oldest first.
     """
 
     def __init__(self, ask: Callable[[], list[tuple[str, str]]]) -> None:
@@ -64,8 +65,8 @@ class KnownJobs:
         self._asked_at = -ASK_AGAIN_SECONDS
         self._answered = threading.Event()
 
-    def ids(self) -> list[str]:
-        """What is known within `WAIT_SECONDS`, newest first."""
+    def words(self) -> list[str]:
+        """The ids that are known within `WAIT_SECONDS`, newest first, then the names that can be written without quotation marks."""
         now = time.monotonic()
         if now - self._asked_at >= ASK_AGAIN_SECONDS:
             self._asked_at = now
@@ -73,7 +74,15 @@ class KnownJobs:
             threading.Thread(target=self._fetch, name="gpulayer-completion", daemon=True).start()
         self._answered.wait(WAIT_SECONDS)
         with _lock:
-            return list(reversed(_recent))
+            newest = dict(reversed(_recent.items()))
+        names = (told.rpartition(" ")[0] for told in newest.values())
+        return [*newest, *dict.fromkeys(name for name in names if name and name not in newest and shlex.quote(name) == name)]
+
+    @staticmethod
+    def told(word: str) -> str:
+        """What a front end shows beside a word: of an id the job's name and state."""
+        with _lock:
+            return _recent.get(word, "gpulayer")
 
     def _fetch(self) -> None:
         try:
@@ -95,7 +104,7 @@ class MagicMatcher:
     """Completes the words of one line.
 
     Args:
-        jobs: whose ids are offered.
+        jobs: whose ids and names are offered.
     """
 
     jobs: KnownJobs
@@ -132,7 +141,7 @@ class MagicMatcher:
             return [f"{one}=" for one in (*CONFIGURABLE, "view")]
         is_said = (not one.startswith("-") and _values(option) is None for option, one in zip(["", *before], before, strict=False))
         if command in ("logs", "cancel", "attach") and sum(is_said) == 1:
-            return self.jobs.ids()
+            return self.jobs.words()
         return _OF_COMMAND.get(command, ())
 
 
@@ -183,7 +192,7 @@ def complete_magics(shell: Any, jobs: KnownJobs | None = None) -> None:
             return {"completions": []}
         # IPython replaces its own token, which may be the end of the word only.
         skipped = len(line.rpartition(" ")[2]) - len(context.token)
-        completions = [SimpleCompletion(text=text[max(0, skipped) :], type="gpulayer") for text in found]
+        completions = [SimpleCompletion(text=text[max(0, skipped) :], type=words.jobs.told(text)) for text in found]
         return {"completions": completions, "suppress": True, "ordered": True}
 
     completer.custom_matchers.append(match)

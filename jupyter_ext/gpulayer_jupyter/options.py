@@ -79,7 +79,8 @@ def line_parser() -> OptionParser:
         "autoload has IPython load the magics at its start.",
     )
     parser.add_argument("command", choices=COMMANDS, help="what to list, read or do")
-    parser.add_argument("words", nargs="*", metavar="JOB", help="a job's id; config: NAME=VALUE pairs, none to show what is kept")
+    job_help = "a job's id, or its name: the newest of that name; config: NAME=VALUE pairs, none to show what is kept"
+    parser.add_argument("words", nargs="*", metavar="JOB", help=job_help)
     parser.add_argument("--rank", type=int, metavar="N", help="logs of this rank only")
     parser.add_argument("--force", action="store_true", help="cancel: kill at once")
     parser.add_argument("--reset", action="store_true", help="config: forget what is kept")
@@ -109,7 +110,7 @@ def parse_command(line: str) -> Namespace:
     options = line_parser().parse_intermixed_args(words)  # `cancel --force JOB` as well as `cancel JOB --force`
     command = options.command
     if command in _WITH_JOB and not options.words:
-        raise UsageError(f"%gpulayer {command} needs a job's id.\n%gpulayer jobs lists them.")
+        raise UsageError(f"%gpulayer {command} needs a job's id or name.\n%gpulayer jobs lists them.")
     if (command in _WITH_JOB and len(options.words) > 1) or (command not in (*_WITH_JOB, "config") and options.words):
         line_parser().error(f"unrecognized arguments: {' '.join(options.words[1 if command in _WITH_JOB else 0 :])}")
     options.job = options.words[0] if command in _WITH_JOB else None

@@ -34,6 +34,21 @@ def test_one_home_has_one_control_plane_in_a_process(control_plane, tmp_path):
     other.close()
 
 
+def test_its_records_go_to_who_configures_logging_and_nowhere_else(tmp_path):
+    script = """
+        import logging, sys
+        from pathlib import Path
+        from gpulayer.embedded import EmbeddedControlPlane
+        place = EmbeddedControlPlane.open(Path(sys.argv[1]))
+        logging.getLogger("gpulayer.control.control_plane").warning("unheard")
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("gpulayer.control.control_plane").warning("heard")
+        place.close()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), tmp_path], capture_output=True, text=True, check=True)
+    assert done.stderr == "heard\n"
+
+
 def test_closed_it_answers_nobody_and_can_be_opened_again(control_plane, tmp_path):
     client = control_plane.client()
     job = client.submit(CommandJob(["true"]))

@@ -19,7 +19,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Interacti
     monkeypatch.setattr("gpulayer.settings.config_dir", lambda: tmp_path)
     monkeypatch.setattr(completion, "_recent", {})
     shell = new_shell()
-    complete_magics(shell, KnownJobs(lambda: [("j0", "old"), ("j1", "train")]))
+    complete_magics(shell, KnownJobs(lambda: [("j0", "train succeeded"), ("j1", "my job running"), ("j2", "train running")]))
     yield shell
     complete_no_more(shell)
 
@@ -41,9 +41,10 @@ def complete(shell: InteractiveShell, text: str) -> list[str]:
         ("%%gpulayer --bind ", ["server", "kernel"]),
         ("%%gpulayer --target ", ["local", "cluster"]),
         ("%gpulayer a", ["attach", "autoload"]),
-        ("%gpulayer attach ", ["j1", "j0"]),
+        ("%gpulayer attach ", ["j2", "j1", "j0", "train"]),
         ("%gpulayer logs j1 --r", ["--rank"]),
-        ("%gpulayer logs --rank 0 ", ["j1", "j0"]),
+        ("%gpulayer logs --rank 0 j", ["j2", "j1", "j0"]),
+        ("%gpulayer cancel tr", ["train"]),
         ("%gpulayer config no", ["nodes="]),
         ("%gpulayer config accelerator=m", ["accelerator=mps"]),
         ("%gpulayer config view=", ["view=auto", "view=text", "view=widget"]),
@@ -52,6 +53,12 @@ def complete(shell: InteractiveShell, text: str) -> list[str]:
 )
 def test_words_that_may_come_next(line: str, words: list[str], shell: InteractiveShell) -> None:
     assert complete(shell, line) == words
+
+
+def test_beside_an_id_stands_what_job_it_is(shell: InteractiveShell) -> None:
+    with provisionalcompleter():
+        found = list(shell.Completer.completions("%gpulayer logs j", len("%gpulayer logs j")))
+    assert [(one.text, one.type) for one in found] == [("j2", "train running"), ("j1", "my job running"), ("j0", "train succeeded")]
 
 
 def test_options_complete_above_a_body(shell: InteractiveShell) -> None:
@@ -68,7 +75,7 @@ def test_other_lines_are_left_to_ipython(shell: InteractiveShell) -> None:
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion, "_recent", {"j7": "seen here"})
+    monkeypatch.setattr(completion, "_recent", {"j7": "seen running"})
     monkeypatch.setattr(completion, "WAIT_SECONDS", 0.01)
     release = threading.Event()
     asked: list[int] = []
@@ -79,8 +86,8 @@ def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mon
         return []
 
     jobs = KnownJobs(ask)
-    assert jobs.ids() == ["j7"]
-    assert jobs.ids() == ["j7"]
+    assert jobs.words() == ["j7", "seen"]
+    assert jobs.words() == ["j7", "seen"]
     assert asked == [1]
     release.set()
 

@@ -199,6 +199,7 @@ def test_commands_without_jobs_and_workers(shell: InteractiveShell, capsys: pyte
         ("logs", "logs needs a job's id"),
         ("cancel", "cancel needs a job's id"),
         ("attach jnothing", "UnknownJob"),
+        ("cancel jnothing", "with the id or the name 'jnothing'"),
         ("logs jnothing --rank x", "--rank: invalid int value"),
     ],
 )
@@ -312,9 +313,11 @@ def test_job_through_the_embedded_control_plane(shell: InteractiveShell, capsys:
 def test_the_cells_value_and_a_name_are_the_handle(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     result = _run(shell, "%%gpulayer --as job\nprint('said')")
     assert result.result is shell.user_ns["job"]
-    assert repr(result.result).startswith(f"<Job {result.result.id} 'cell-1' succeeded after 0:0")
+    assert repr(result.result).startswith(f"<Job {result.result.id} 'cell-1' succeeded after 0.")
     assert len(repr(result.result).splitlines()) == 1
     capsys.readouterr()
+    _run(shell, "%gpulayer logs cell-1")
+    assert capsys.readouterr().out == "[rank 0] said\n"
     failed = _run(shell, "%%gpulayer --as job\nraise SystemExit(3)")
     assert isinstance(failed.error_in_exec, gpulayer.JobFailed)
     assert shell.user_ns["job"].exit_code == 3

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.25
 RANKS_SHOWN = 8
-"""So many ranks stand below the lines, those that spoke last."""
+"""Of so many ranks the unfinished line stands below the lines."""
 _MARKS = {"queued": "○", "running": "●", "succeeded": "✔", "failed": "✘", "cancelled": "■"}
 _COLOURS = {"queued": "yellow", "running": "blue", "succeeded": "green", "failed": "red", "cancelled": "magenta"}
 
@@ -67,7 +67,6 @@ class LiveTerminalDisplay:
         # Ranks' text is text: no markup, no emoji codes and no highlighting is read out of it.
         self._console = console or Console(highlight=False, markup=False, emoji=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._last: dict[int, str] = {}
         self._ticks = False
         self._begun = False
 
@@ -81,8 +80,6 @@ class LiveTerminalDisplay:
             self._live.start()
         for line in lines:
             if line.rank is not None:
-                self._last.pop(line.rank, None)
-                self._last[line.rank] = line.text
                 self._print(line)
         self._live.update(self._drawn(view), refresh=True)
 
@@ -106,12 +103,10 @@ class LiveTerminalDisplay:
         rows: list[RenderableType] = [self._headline(view)]
         rows += [Text(line, style="dim") for line in view.head()[1:]]
         under_way = view.under_way()
-        ranks = sorted({*list(self._last)[-RANKS_SHOWN:], *list(under_way)[:RANKS_SHOWN]})[: 2 * RANKS_SHOWN]
         width = max(20, self._console.width)
-        for rank in ranks:
-            said = under_way.get(rank, self._last.get(rank, ""))
-            if len(ranks) > 1 or rank in under_way:
-                rows.append(Text(f"  {mark_of(rank, 'stdout')} {said}"[:width], style="dim", no_wrap=True, overflow="ellipsis"))
+        for rank in sorted(under_way)[:RANKS_SHOWN]:
+            row = f"  {mark_of(rank, 'stdout')} {under_way[rank]}"[:width]
+            rows.append(Text(row, style="dim", no_wrap=True, overflow="ellipsis"))
         return Group(*rows)
 
     @staticmethod

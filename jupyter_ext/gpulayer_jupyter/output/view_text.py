@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from gpulayer.client.log_lines import LogLine
-from gpulayer.client.status_text import clock_text, elapsed_seconds, shape_text, state_text, ways_out
+from gpulayer.client.status_text import shape_text, state_text, time_text, ways_out
 from gpulayer.client.terminal import mark_of
 from gpulayer.protocol import JobStatus, LogChunk, LogPage
 from gpulayer.states import JobState
@@ -186,9 +186,8 @@ class JobView:
         """The job in one line: what, in which state, how much, how long, where."""
         status = self.status
         facts = [f"job {status.job_id} {status.name}", self.state_words(), shape_text(status)]
-        elapsed = elapsed_seconds(status, self._clock())
-        if elapsed is not None:
-            facts.append(clock_text(elapsed))
+        if (elapsed := time_text(status, self._clock())) is not None:
+            facts.append(elapsed)
         return " · ".join([*facts, self.where])
 
     def head(self) -> list[str]:

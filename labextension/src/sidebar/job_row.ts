@@ -1,10 +1,10 @@
-/** One job in the sidebar's list: its mark, name, time, a line of what matters, its progress, and Stop. */
+/** One job in the sidebar's list: its mark, name, time, a line of what matters, which one of its name it is, its progress, and Stop. */
 import type { JobSummary } from '../protocol';
 import { element, setText } from '../views/elements';
 import type { Translator } from '../views/source';
 import { phaseOf, phaseWord, stateMark } from '../views/state_marks';
 import type { Phase } from '../views/state_marks';
-import { clock, took, value } from '../views/units';
+import { clock, moment, took, value } from '../views/units';
 import { isOver } from './job_list';
 
 export interface RowActions {
@@ -21,7 +21,12 @@ export class JobRow {
     const id = job.job_id;
     this.open.addEventListener('click', () => actions.open(id));
     this.stop.addEventListener('click', () => actions.cancel(id));
-    this.open.append(this.mark, element('span', { class: 'jp-gpulayer-jobs-head' }, this.name, this.time), this.line);
+    this.open.append(
+      this.mark,
+      element('span', { class: 'jp-gpulayer-jobs-head' }, this.name, this.time),
+      this.line,
+      this.which,
+    );
     this.node.append(this.open, this.stop);
     this.node.dataset['jobId'] = id;
     setText(this.stop, trans.__('Stop'));
@@ -45,6 +50,8 @@ export class JobRow {
     setText(this.name, job.name);
     const line = lineOf(job, this.trans);
     setText(this.line, line);
+    // Cells that are run again, and those of other notebooks, have the same names.
+    setText(this.which, `${moment(job.created_at, now)} · ${job.job_id}`);
     this.open.title = `${job.name} · ${job.job_id}\n${line}`;
     this.stop.hidden = isOver(job) || job.cancel_requested;
     this.stop.setAttribute('aria-label', this.trans.__('Stop %1', job.name));
@@ -89,6 +96,7 @@ export class JobRow {
   private readonly name = element('span', { class: 'jp-gpulayer-jobs-name' });
   private readonly time = element('span', { class: 'jp-gpulayer-jobs-time' });
   private readonly line = element('span', { class: 'jp-gpulayer-jobs-line' });
+  private readonly which = element('span', { class: 'jp-gpulayer-jobs-which' });
   private progress: HTMLProgressElement | null = null;
   private phase: Phase | null = null;
 }

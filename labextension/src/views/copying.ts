@@ -1,11 +1,21 @@
 /** A button that copies a text and says that it did. */
-import { button } from './elements';
+import { button, type Attributes } from './elements';
 import type { Translator } from './source';
 
 const SAID_MS = 2000;
 
-export function copyButton(text: () => string, label: string, trans: Translator): HTMLButtonElement {
-  const made = button(trans.__('Copy'), () => void copy(), { 'aria-label': label });
+/**
+ * @param label - what is copied, for those who do not see where the button stands.
+ * @param words - what stands on it; without it, `Copy`.
+ */
+export function copyButton(
+  text: () => string,
+  label: string,
+  trans: Translator,
+  words = trans.__('Copy'),
+  attributes: Attributes = {},
+): HTMLButtonElement {
+  const made = button(words, () => void copy(), { 'aria-label': label, ...attributes });
   async function copy(): Promise<void> {
     let said = trans.__('Copied');
     try {
@@ -17,7 +27,7 @@ export function copyButton(text: () => string, label: string, trans: Translator)
     made.textContent = said;
     made.setAttribute('aria-label', said);
     setTimeout(() => {
-      made.textContent = trans.__('Copy');
+      made.textContent = words;
       made.setAttribute('aria-label', label);
     }, SAID_MS);
   }

@@ -1,5 +1,6 @@
 /** The first line of a job: its state, where it runs, for how long, how it started; what it waits for; its progress; and how to stop it. */
 import type { JobStatus } from '../protocol';
+import { copyButton } from './copying';
 import { button, element, isRepeated, leaveFocusAt, setBusy, setText } from './elements';
 import {
   hostWords,
@@ -56,11 +57,15 @@ export class Header {
     });
     const panel = actions.openInPanel ? button(trans.__('Open in panel'), () => actions.openInPanel?.()) : null;
     const buttons = element('span', { class: 'jp-gpulayer-actions' }, this._whyNot, panel, this._stop);
+    const id = copyButton(() => source.jobId, trans.__('Copy the job’s id %1', source.jobId), trans, source.jobId, {
+      class: 'jp-gpulayer-id',
+      title: trans.__('The job’s id; a click copies it'),
+    });
     const line = element(
       'div',
       { class: 'jp-gpulayer-head' },
       this._mark,
-      element('span', { class: 'jp-gpulayer-title' }, this._name, ' ', this._facts, this._connection),
+      element('span', { class: 'jp-gpulayer-title' }, this._name, ' ', this._facts, ' ', id, this._connection),
       buttons,
     );
     this._waysOut = new WaysOut(source, error => this._say(error));
@@ -92,11 +97,10 @@ export class Header {
       this._error.hidden = true;
     }
     setText(this._name, status.name);
-    this._name.title = status.job_id;
     this._drawFacts();
     this._drawStop();
     this._drawProgress();
-    this._waysOut.update(status);
+    this._waysOut.update(status, this._time);
   }
 
   dispose(): void {
@@ -104,10 +108,16 @@ export class Header {
     this._connected.dispose();
   }
 
+  /** By the clock that the job's times are told by. */
+  private get _time(): number {
+    return this._now() + this._behind;
+  }
+
   private _tick(): void {
     if (this._status !== null && this._status.ended_at === null && !document.hidden) {
       this._drawFacts();
       this._drawStop();
+      this._waysOut.update(this._status, this._time);
       this._onTick();
     }
   }
@@ -119,7 +129,7 @@ export class Header {
     }
     const { trans } = this._source;
     const shape = [shapeWords(status, trans), hostWords(status, trans)].filter(Boolean).join(' ');
-    const facts = [stateWords(status, this._now() + this._behind, trans), shape, startWords(status, trans)];
+    const facts = [stateWords(status, this._time, trans), shape, startWords(status, trans)];
     if (status.spec.retries > 0 && status.attempt > 1) {
       facts.push(trans.__('attempt %1 of at most %2', status.attempt, status.spec.retries + 1));
     }

@@ -63,7 +63,10 @@ export class JobView {
     this._now = options.now ?? (() => source.now?.() ?? Date.now() / 1000);
     this._header = new Header(source, this._now, () => this._tick());
     this._failure = new FailureCard(trans, (path, line) => this._showSource(path, line));
-    this._mainChart = new MainChart(this._store, trans, options.chartWidth);
+    this._mainChart = new MainChart(this._store, trans, options.chartWidth, () => {
+      this._tabs.select('metrics');
+      this._tabs.focus();
+    });
     this._tabs = new Tabs(trans.__('Views of the job'), [
       {
         id: 'output',

@@ -3,7 +3,7 @@ import type { JobStatus } from '../protocol';
 import { outcomesOf } from './frame_places';
 import type { Translator } from './source';
 import { phaseOf, phaseWord, type Phase } from './state_marks';
-import { clock, took, value } from './units';
+import { age, clock, took, value } from './units';
 
 export function phaseOfStatus(status: JobStatus): Phase {
   return phaseOf(status, status.waiting?.reason);
@@ -49,6 +49,11 @@ export function hostWords(status: JobStatus, trans: Translator): string | null {
 
 const HOSTS_NAMED = 2;
 
+/** Past these a rank that starts warm has waited for its worker's first import of torch: what else comes before its launch is quick. */
+const IMPORT_SECONDS = 1;
+/** A start that takes no longer is not explained. */
+const QUICK_SECONDS = 2;
+
 /** `started in 0.09 s, warm`: from the placement until the last rank's entry ran, or as long as that is unknown until all ran. */
 export function startWords(status: JobStatus, trans: Translator): string | null {
   const tasks = currentTasks(status).filter(task => task.placed_at !== null);
@@ -66,7 +71,9 @@ export function startWords(status: JobStatus, trans: Translator): string | null 
   const warmth = warmthOf(status);
   switch (warmth) {
     case 'warm':
-      return trans.__('started in %1, warm', time);
+      return hasImported(status)
+        ? trans.__('started in %1, PyTorch imported first', time)
+        : trans.__('started in %1, warm', time);
     case 'cold':
       return trans.__('started in %1, cold', time);
     default:
@@ -85,6 +92,38 @@ export function warmthOf(status: JobStatus): 'warm' | 'cold' | null {
     return 'warm';
   }
   return ranks.some(rank => rank.cold_reason !== null || rank.start === 'cold') ? 'cold' : null;
+}
+
+/** Whether a rank that was to start with torch imported was held up until it was. */
+function hasImported(status: JobStatus): boolean {
+  return outcomesOf(status).some(({ marks }) => (marks['launched'] ?? 0) - (marks['fetched'] ?? 0) > IMPORT_SECONDS);
+}
+
+/** What a start that is not quick is at, as far as it follows from who starts the ranks; null where there is nothing to say. */
+export function startingWords(status: JobStatus, now: number, trans: Translator): string | null {
+  const { spec } = status;
+  const placed = Math.max(...currentTasks(status).map(task => task.placed_at ?? -Infinity));
+  if (spec.kind !== 'distributed' || spec.launcher === 'direct' || !(now - placed >= QUICK_SECONDS)) {
+    return null;
+  }
+  // As the worker chooses: on other devices than CPUs `auto` is torchrun.
+  const isWarm = spec.launcher === 'warm' || (spec.launcher === 'auto' && status.accelerator === 'cpu');
+  return isWarm
+    ? trans.__('The first job on a worker waits until PyTorch is imported; those after it start at once.')
+    : trans.__('torchrun imports PyTorch before it starts the ranks.');
+}
+
+/** How long ranks that were interrupted have left. `left`: seconds, where it is known when they were. */
+export function stoppingWords(status: JobStatus, left: number | null, trans: Translator): string | null {
+  if (!currentTasks(status).length) {
+    return null;
+  }
+  if (left === null) {
+    return trans.__('Its ranks were interrupted, and are killed within %1.', age(status.spec.grace_seconds));
+  }
+  return left > 0
+    ? trans.__('Its ranks were interrupted, and are killed in at most %1.', age(Math.ceil(left)))
+    : trans.__('Its ranks are killed.');
 }
 
 /** `epoch 2/3`, or `812 of 1 250` where the job says no text. */

@@ -86,6 +86,11 @@ export class Tabs {
     }
   }
 
+  /** For those whose control went with the panel that they left. */
+  focus(): void {
+    this._selected?.button.focus();
+  }
+
   setLabel(id: string, label: string): void {
     const made = this._find(id);
     if (made !== null) {

@@ -30,6 +30,17 @@ export function took(seconds: number): string {
   return known < 59.5 ? `${Math.round(known)} s` : clock(Math.round(known));
 }
 
+/** When something was, by this browser's clock and zone: `14:03:22`, of another day `29 Nov 14:03`. */
+export function moment(seconds: number, now: number): string {
+  const then = new Date(seconds * 1000);
+  const [hour, minute, second] = [then.getHours(), then.getMinutes(), then.getSeconds()].map(part =>
+    String(part).padStart(2, '0'),
+  );
+  return then.toDateString() === new Date(now * 1000).toDateString()
+    ? `${hour}:${minute}:${second}`
+    : `${then.toLocaleDateString(undefined, { day: 'numeric', month: 'short' })} ${hour}:${minute}`;
+}
+
 /** How long ago, roughly: `8 s`, `12 min`, `3 h`, `2 d`. */
 export function age(seconds: number): string {
   const known = Math.max(0, seconds);

@@ -1,9 +1,13 @@
-/** What a queued job waits for, and what a person can do about it from here: start workers, or let a machine join. */
+/**
+ * What a job is at that has not started or is stopping, and what a person can do about it from here: start workers, let a
+ * machine join, kill.
+ */
 import type { JobStatus } from '../protocol';
 import { copyButton } from './copying';
 import { button, element, sentence, setBusy } from './elements';
 import type { JobSource } from './source';
-import { phaseOfStatus } from './job_words';
+import { phaseOfStatus, startingWords, stoppingWords } from './job_words';
+import type { Phase } from './state_marks';
 
 export class WaysOut {
   readonly node = element('div', { class: 'jp-gpulayer-waits', hidden: true });
@@ -13,6 +17,9 @@ export class WaysOut {
   private readonly _onError: (error: unknown) => void;
   private _said = '';
   private _offered = '';
+  private _phase: Phase | null = null;
+  /** When the job was told to stop; null where that was before it was seen. */
+  private _stoppingSince: number | null = null;
 
   constructor(source: JobSource, onError: (error: unknown) => void) {
     this._source = source;
@@ -20,11 +27,16 @@ export class WaysOut {
     this.node.append(this._words, this._actions);
   }
 
-  update(status: JobStatus): void {
+  /** @param now - seconds by the clock that the job's times are told by. */
+  update(status: JobStatus, now: number): void {
     const phase = phaseOfStatus(status);
+    if (phase !== this._phase) {
+      this._stoppingSince = phase === 'stopping' && this._phase !== null ? now : null;
+      this._phase = phase;
+    }
     const waits = (phase === 'queued' || phase === 'starting') && status.waiting_for !== null;
-    this.node.hidden = !waits;
-    const said = waits ? upperFirst(status.waiting_for ?? '') : '';
+    const said = waits ? this._waitingWords(status, now) : phase === 'stopping' ? this._stoppingWords(status, now) : '';
+    this.node.hidden = !said;
     if (said !== this._said) {
       this._said = said;
       this._words.replaceChildren(sentence(said));
@@ -35,6 +47,25 @@ export class WaysOut {
       this._offered = offered;
       this._actions.replaceChildren(...(waits ? this._waysOut(status) : []));
     }
+  }
+
+  private _waitingWords(status: JobStatus, now: number): string {
+    const hint = this._phase === 'starting' ? startingWords(status, now, this._source.trans) : null;
+    return [upperFirst(status.waiting_for ?? ''), hint].filter(Boolean).join('. ');
+  }
+
+  private _stoppingWords(status: JobStatus, now: number): string {
+    const { trans, actions } = this._source;
+    const since = this._stoppingSince;
+    const left = since === null ? null : since + status.spec.grace_seconds - now;
+    const words = stoppingWords(status, left, trans);
+    if (words === null || (left !== null && left <= 0)) {
+      return words ?? '';
+    }
+    const sooner = actions.whyNoCancel
+      ? trans.__('A second interrupt of its cell kills them at once.')
+      : trans.__('“Kill at once”, or a second interrupt of its cell, does not wait.');
+    return `${words} ${sooner}`;
   }
 
   private _workersOf(status: JobStatus): number {
@@ -57,8 +88,8 @@ export class WaysOut {
       found.push(start);
     }
     if (this._isHelped(status)) {
-      const join = button(trans.__('Show the join command'), () => void this._showJoin(join), {
-        title: trans.__('The command with which another machine joins'),
+      const join = button(trans.__('Add a worker…'), () => void this._showJoin(join), {
+        title: trans.__('Shows the command that makes another machine a worker'),
       });
       found.push(join);
     }
@@ -83,8 +114,12 @@ export class WaysOut {
     setBusy(pressed, true);
     try {
       const command = (await actions.joinCommand?.()) ?? '';
-      const copy = copyButton(() => command, trans.__('Copy the join command'), trans);
-      pressed.replaceWith(element('code', { class: 'jp-gpulayer-command', tabindex: 0 }, command), copy);
+      const copy = copyButton(() => command, trans.__('Copy the command'), trans);
+      pressed.replaceWith(
+        element('span', {}, trans.__('Run this on the machine that is to be a worker:')),
+        element('code', { class: 'jp-gpulayer-command', tabindex: 0 }, command),
+        copy,
+      );
       copy.focus();
     } catch (error) {
       setBusy(pressed, false);

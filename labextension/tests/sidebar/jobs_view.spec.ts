@@ -104,6 +104,13 @@ it('shows each state by its word, and what matters of it', () => {
   expect(stops.map(row => row.dataset['jobId']?.at(-1))).toEqual(['2', '1']);
 });
 
+it('jobs of one name are told apart by when they were submitted, and by their ids', () => {
+  const local = (seconds: number): string => new Date(seconds * 1000).toTimeString().slice(0, 8);
+  say([job(2, { name: 'cell-3' }), job(1, { name: 'cell-3', created_at: 1090 })]);
+  const which = rows().map(row => row.querySelector('.jp-gpulayer-jobs-which')?.textContent);
+  expect(which).toEqual([`${local(1090)} · ${job(1).job_id}`, `${local(1002)} · ${job(2).job_id}`]);
+});
+
 it('times go on while the sidebar is seen', () => {
   say([job(0)]);
   view.isVisible = true;

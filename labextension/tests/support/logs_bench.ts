@@ -35,7 +35,9 @@ export async function measureLogs(into: HTMLElement, ranks = RANKS, lines = LINE
     measured.longest[name] = frames();
   };
 
-  await frame();
+  while (source.logOptions.length === 0) {
+    await frame(); // it asks once it is in sight
+  }
   await during('output', () => print(source, ranks, lines));
   await during('one page of 1 MB', async () => {
     source.sendLogs(logPage([new Printing(10_000_000).chunk('short\n'.repeat(175_000), { rank: ranks + 1 })]));

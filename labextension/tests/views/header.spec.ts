@@ -1,6 +1,7 @@
+import type { JobStatus } from '../../src/protocol';
 import { Header } from '../../src/views/header';
 import { FakeSource } from '../support/fake_source';
-import { cancelled, failed, queued, running, succeeded, waitingForWorkers } from '../support/jobs';
+import { cancelled, failed, outcome, queued, running, succeeded, task, waitingForWorkers } from '../support/jobs';
 
 let source: FakeSource;
 let header: Header;
@@ -36,6 +37,67 @@ test('one line says what, where, how long and how it started', () => {
   expect(facts()).toBe('cancelled after 1:02 · 1 node × 2 cuda on gpu-a · started in 0.1 s');
   header.update({ ...cancelled(), started_at: null, tasks: [] });
   expect(facts()).toBe('cancelled · 1 node × 2 cuda');
+});
+
+test('a start that waited for the import of PyTorch is not called warm', () => {
+  const marks = { fetched: 0.01, launched: 13.9, entered: 14 };
+  header.update({ ...succeeded(), tasks: [task(0, { ranks: [outcome(0, { marks }), outcome(1, { marks })] })] });
+  expect(facts()).toBe('succeeded after 4.3 s · 1 node × 2 cuda on gpu-a · started in 14 s, PyTorch imported first');
+});
+
+test('a start that takes its time says what it is at', () => {
+  const words = (): string | null => header.node.querySelector('.jp-gpulayer-waits-words')!.textContent;
+  const starting: JobStatus = {
+    ...running(),
+    state: 'queued',
+    accelerator: 'cpu',
+    started_at: null,
+    waiting_for: 'starting on gpu-a, gpu-b',
+    waiting: { reason: 'starting', local_workers: 0, cpu_devices: null },
+  };
+  now = 1000.5;
+  header.update(starting);
+  expect(words()).toBe('Starting on gpu-a, gpu-b');
+  now += 3;
+  jest.advanceTimersByTime(1000);
+  expect(words()).toBe(
+    'Starting on gpu-a, gpu-b. The first job on a worker waits until PyTorch is imported; those after it start at once.',
+  );
+  header.update({ ...starting, accelerator: 'cuda' });
+  expect(words()).toBe('Starting on gpu-a, gpu-b. torchrun imports PyTorch before it starts the ranks.');
+});
+
+test('a job that is stopping says how long its ranks have left, and what is quicker', () => {
+  const words = (): string | null => header.node.querySelector('.jp-gpulayer-waits-words')!.textContent;
+  const sooner = ' “Kill at once”, or a second interrupt of its cell, does not wait.';
+  header.update(running());
+  header.update({ ...running(), cancel_requested: true });
+  expect(words()).toBe(`Its ranks were interrupted, and are killed in at most 10 s.${sooner}`);
+  now += 4;
+  jest.advanceTimersByTime(1000);
+  expect(words()).toBe(`Its ranks were interrupted, and are killed in at most 6 s.${sooner}`);
+  now += 7;
+  jest.advanceTimersByTime(1000);
+  expect(words()).toBe('Its ranks are killed.');
+  header.update(cancelled());
+  expect(header.node.querySelector('.jp-gpulayer-waits')).toHaveProperty('hidden', true);
+});
+
+test('where the stop was not seen, the whole grace is told', () => {
+  header.update({ ...running(), cancel_requested: true });
+  expect(header.node.textContent).toContain('are killed within 10 s.');
+});
+
+test('a click on the id copies it', async () => {
+  const writeText = jest.fn(async () => undefined);
+  Object.defineProperty(navigator, 'clipboard', { value: { writeText }, configurable: true });
+  header.update(running());
+  button('job-1')!.click();
+  await settle();
+  expect(writeText).toHaveBeenCalledWith('job-1');
+  expect(button('Copied')).toBeDefined();
+  jest.advanceTimersByTime(2000);
+  expect(button('job-1')!.getAttribute('aria-label')).toBe('Copy the job’s id job-1');
 });
 
 test('each state has a shape of its own', () => {
@@ -154,13 +216,14 @@ test('a job that waits says for what, and offers what helps', async () => {
   button('Start 2 local workers')!.click();
   expect(started).toEqual([2]);
   expect(button('Starting 2 workers…')!.getAttribute('aria-disabled')).toBe('true');
-  button('Show the join command')!.click();
+  button('Add a worker…')!.click();
   await settle();
   await settle();
+  expect(header.node.textContent).toContain('Run this on the machine that is to be a worker:');
   expect(header.node.querySelector('.jp-gpulayer-command')!.textContent).toBe(
     'gpulayer worker start --server http://x/',
   );
-  expect(document.activeElement?.getAttribute('aria-label')).toBe('Copy the join command');
+  expect(document.activeElement?.getAttribute('aria-label')).toBe('Copy the command');
   header.update(running());
   expect(header.node.querySelector('.jp-gpulayer-waits')).toHaveProperty('hidden', true);
 });
@@ -168,7 +231,7 @@ test('a job that waits says for what, and offers what helps', async () => {
 test('a join command stays while what the job waits for changes', async () => {
   source.actions = { cancel: async () => undefined, joinCommand: async () => 'gpulayer worker start' };
   header.update(queued());
-  button('Show the join command')!.click();
+  button('Add a worker…')!.click();
   await settle();
   await settle();
   header.update({ ...queued(), waiting_for: 'needs 8 × cuda; free: 2 on gpu-a' });
@@ -179,7 +242,10 @@ test('a join command stays while what the job waits for changes', async () => {
 test('without the actions nothing is offered', () => {
   header.update(queued());
   expect(header.node.textContent).toContain('Needs 8 × cuda; free: 3 on gpu-a, 5 on gpu-b');
-  expect([...header.node.querySelectorAll('button:not([hidden])')].map(one => one.textContent)).toEqual(['Stop']);
+  expect([...header.node.querySelectorAll('button:not([hidden])')].map(one => one.textContent)).toEqual([
+    'job-1',
+    'Stop',
+  ]);
 });
 
 test('a lost connection is said, and the rest stays', () => {

@@ -1,4 +1,4 @@
-import { age, bytes, clock, count, duration, ranges, took, value } from '../../src/views/units';
+import { moment, age, bytes, clock, count, duration, ranges, took, value } from '../../src/views/units';
 
 const THIN = '\u2009';
 
@@ -69,4 +69,10 @@ test('numbers in a row are a range, and of very many the first are named', () =>
   expect(ranges([0, 1, 2, 5, 7, 8, 9])).toBe('0–2, 5, 7–9');
   const even = Array.from({ length: 40 }, (_, index) => index * 2);
   expect(ranges(even)).toBe(`${even.slice(0, 16).join(', ')} … (40 in all)`);
+});
+
+test('a moment of today has its second, one of another day its date', () => {
+  const at = new Date(2026, 10, 29, 14, 3, 22).getTime() / 1000;
+  expect(moment(at, at + 60)).toBe('14:03:22');
+  expect(moment(at, at + 86_400)).toMatch(/29.* 14:03$/);
 });

@@ -3,6 +3,7 @@
 import path from 'node:path';
 import type { Locator, Page } from '@playwright/test';
 import { expect, Notebook, showJobs, test } from './support/lab';
+import { submitsAlone } from './support/submits_alone';
 
 const FOLDER = path.resolve(__dirname, '../../../docs/images');
 const TRAIN = `%%gpulayer --nodes 2 --devices 2 --name train
@@ -15,6 +16,11 @@ for step in range(240):
     if step % 20 == 0:
         gpulayer.progress(step, 600, f"epoch {1 + step // 100} of 6")
         print(f"step {step:3d}  loss {loss:.4f}", flush=True)
+threading.Event().wait(600)
+`;
+const HOLD = `%%gpulayer --nodes 1 --devices 2 --detach --name first
+import threading
+print("up", flush=True)
 threading.Event().wait(600)
 `;
 const FAIL = `%%gpulayer --nodes 1 --devices 2 --name step
@@ -44,17 +50,24 @@ test.describe('pictures', () => {
       await notebook.setTheme(theme);
       await failure(notebook);
       await shoot(notebook.job, `failure${ending}`);
-      await notebook.run('%%gpulayer --target cluster --nodes 3 --devices 2 --detach --name wide\npass\n');
-      await expect(notebook.job).toContainText('Start 1 local worker');
+      await notebook.run(HOLD);
+      await expect(notebook.job).toContainText('running');
+      await notebook.job.evaluate(node => node.setAttribute('data-holding', ''));
+      await notebook.begin(submitsAlone('wide', 2, 2));
+      await expect(notebook.job).toContainText('Add a worker…');
       await shoot(notebook.job, `waiting${ending}`);
       // It would hold back what comes after it.
-      await notebook.job.getByRole('button', { name: 'Stop', exact: true }).click();
-      await expect(notebook.job).toContainText('cancelled');
+      await page.locator('[data-holding]').getByRole('button', { name: 'Stop', exact: true }).click();
+      await expect(notebook.job).toContainText('succeeded');
+      await notebook.hasEnded();
       await showJobs(page);
       await notebook.begin(TRAIN);
+      await notebook.job.scrollIntoViewIfNeeded(); // a log is read once it is seen
+      // Below the page's edge it draws no lines.
+      await expect(notebook.job).toContainText('train');
+      await notebook.job.scrollIntoViewIfNeeded();
       await expect(notebook.job.getByRole('log')).toContainText('step 220');
       await expect(notebook.job).toContainText('epoch 3 of 6');
-      await notebook.job.scrollIntoViewIfNeeded();
       await shoot(page, `jupyterlab${ending}`);
       await shoot(notebook.job, `job${ending}`);
       if (theme === 'Light') {

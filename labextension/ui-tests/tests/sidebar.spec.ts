@@ -1,4 +1,5 @@
 // The list of jobs beside the notebook.
+import type { Locator } from '@playwright/test';
 import { expect, showJobs, test } from './support/lab';
 
 const ENDLESS = `%%gpulayer --nodes 1 --devices 2
@@ -14,6 +15,7 @@ test('a running job is listed, and stopped from there', { tag: '@matrix' }, asyn
   const row = jobs.getByRole('listitem').first();
   await expect(row).toContainText('running');
   await expect(row).toContainText('2 × cpu');
+  await expect(row).toContainText(/\d\d:\d\d:\d\d · j\w+/);
   await row.getByRole('button', { name: /^Stop/ }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
   await expect(row).toContainText('cancelled');
@@ -38,6 +40,9 @@ test.describe('panels', () => {
     await jobs.getByRole('listitem').first().getByRole('button').first().click();
     const panel = page.locator('.jp-gpulayer-job-panel');
     await expect(panel).toContainText('succeeded');
+    const bottomOf = async (of: Locator): Promise<number> => of.evaluate(node => node.getBoundingClientRect().bottom);
+    const left = (await bottomOf(panel)) - (await bottomOf(panel.getByRole('log')));
+    expect(left, 'below the log, in pixels').toBeLessThan(20);
     await saved;
     await page.goto(notebook.url);
     await expect(page.locator('.jp-gpulayer-job-panel')).toContainText('succeeded', { timeout: 60_000 });

@@ -2,18 +2,17 @@
 import { readFile } from 'node:fs/promises';
 import { expect, showJobs, test } from './support/lab';
 import { expectNoViolations } from './support/axe';
+import { submitsAlone } from './support/submits_alone';
 
 test('a job without workers waits, says so, and runs on those that its button starts', async ({ notebook, page }) => {
-  await notebook.begin(
-    '%%gpulayer --target cluster --nodes 2 --devices 1 --accelerator cpu\nimport os\nprint("rank", os.environ["RANK"], "is up")\n',
-  );
+  await notebook.begin(submitsAlone('alone', 2, 1));
   const { job } = notebook;
   await expect(job).toContainText('No worker');
   await expectNoViolations(page, '.jp-Notebook .jp-gpulayer-view');
   const row = (await showJobs(page)).getByRole('listitem').first();
   await expect(row).toContainText('waits');
-  await job.getByRole('button', { name: 'Show the join command' }).click();
-  await expect(job.locator('code')).toContainText(/gpulayer worker start --server 'http.*\/user\/x\/'/);
+  await job.getByRole('button', { name: 'Add a worker…' }).click();
+  await expect(job.locator('.jp-gpulayer-command')).toContainText(/gpulayer worker start --server 'http.*\/user\/x\/'/);
   await job.getByRole('button', { name: /^Start 2 local workers/ }).click();
   await expect(job).toContainText('succeeded', { timeout: 60_000 });
   await expect(job.getByRole('log')).toContainText('rank 1 is up');

@@ -47,6 +47,35 @@ print("after")
   expect(lines.filter(line => line.includes('rich'))).toEqual([expect.stringMatching(/rich ━+ 100%/)]);
 });
 
+test('a bar stays below what its loop prints, and at the end of the log the wheel scrolls the notebook', async ({
+  notebook,
+  page,
+}) => {
+  await notebook.begin(`%%gpulayer
+${'#\n'.repeat(40)}import sys, threading
+for number in range(60):
+    print(f"\\r{number} of 60", end="", file=sys.stderr, flush=True)
+    print("line", number, flush=True)
+threading.Event().wait(600)
+`);
+  const { job } = notebook;
+  await expect(job).toContainText('running');
+  await job.getByRole('button', { name: /^Find in the output/ }).scrollIntoViewIfNeeded();
+  await job.getByRole('log').scrollIntoViewIfNeeded();
+  const last = job.locator('.jp-gpulayer-logs-row').last();
+  await expect(last).toContainText('59 of 60');
+  const top = (): Promise<number> => page.locator('.jp-WindowedPanel-outer').evaluate(node => node.scrollTop);
+  const before = await top();
+  expect(before).toBeGreaterThan(0);
+  await job.getByRole('log').hover();
+  await expect(async () => {
+    await page.mouse.wheel(0, -2_000);
+    expect(await top()).toBeLessThan(before);
+  }).toPass();
+  await notebook.interrupt();
+  await notebook.hasEnded();
+});
+
 test('what rank 0 displays stands under the job', async ({ notebook, page }) => {
   await notebook.run(`%%gpulayer
 import matplotlib.pyplot as plt

@@ -7,8 +7,9 @@ from support.client import job_status
 
 from gpulayer import CommandJob
 from gpulayer.cli.job_record import whole_record
-from gpulayer.cli.job_show import BAR_CELLS, RANKS_SHOWN, ROWS_SHOWN, bar, duration, outcome_text, print_job
+from gpulayer.cli.job_show import BAR_CELLS, RANKS_SHOWN, ROWS_SHOWN, bar, outcome_text, print_job
 from gpulayer.cli.main import run_command
+from gpulayer.client.status_text import duration_text
 from gpulayer.client.waterfall import waterfall_of
 from gpulayer.protocol import MARKS, Failure, OutputFile, RankError, RankOutcome, TaskStatus
 from gpulayer.spec import DistributedJob
@@ -186,7 +187,7 @@ def test_the_object_for_programs_has_all_ranks_and_no_variables():
 
 def test_times_have_the_unit_in_which_they_are_read():
     seconds = (0, 0.00083, 0.0099, 0.00999, 0.0434, 0.9994, 0.9996, 2.414, 99.99, 125.2)
-    assert [duration(one) for one in seconds] == [
+    assert [duration_text(one) for one in seconds] == [
         "0.0 ms",
         "0.8 ms",
         "9.9 ms",
@@ -251,4 +252,8 @@ def test_options_before_the_word_count_too_and_those_of_the_list_are_refused(cli
     assert run_command(["jobs", "show"]) == 2
     assert "JOB" in capsys.readouterr().err
     assert run_command(["jobs", job.id]) == 2
-    assert "No such command" in capsys.readouterr().err
+    assert f"`gpulayer jobs show {job.id}` shows one job" in capsys.readouterr().err
+    assert run_command(["jobs", "list"]) == 2
+    assert "There is no `gpulayer jobs list`: `gpulayer jobs` lists jobs." in capsys.readouterr().err
+    assert run_command(["jobs", "show", job.name]) == 0
+    assert job.id in capsys.readouterr().out

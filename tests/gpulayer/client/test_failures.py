@@ -125,3 +125,10 @@ def test_what_was_printed_last_is_a_note_where_nothing_was_raised():
 def test_a_notebook_is_pointed_to_its_magic(monkeypatch):
     monkeypatch.setattr("IPython.get_ipython", lambda: object())
     assert failed(rank=1, exit_code=1).two_lines().endswith("\nIts output: %gpulayer logs j1 --rank 1")
+
+
+def test_of_a_crash_in_native_code_the_scripts_line_is_told():
+    lines = ("Current thread 0x1 (most recent call first):", '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at')
+    own = ('  File "/w/workspaces/a/b/source/seg.py", line 3 in touch', '  File "/w/workspaces/a/b/source/seg.py", line 5 in <module>')
+    text = failed(rank=1, signal=11, message="Rank 1 was ended by SIGSEGV", last_lines=lines + own).two_lines()
+    assert "Rank 1 was ended by SIGSEGV (seg.py:3 in touch)" in text.splitlines()

@@ -7,9 +7,11 @@ import pytest
 from support.client import chunk, job_status
 
 from gpulayer.client import terminal
+from gpulayer.client.log_lines import LogLine
 from gpulayer.client.terminal import mark_of, print_line
 from gpulayer.errors import InvalidSpec, JobFailed
 from gpulayer.protocol import Display, DisplayPayload, LogPage
+from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
 
 
@@ -70,6 +72,55 @@ def test_each_interrupt_orders_once_and_nothing_is_read_again(monkeypatch, capsy
         "gpulayer: cancelling j1 (again: kill it)",
         "gpulayer: killing j1",
     ]
+
+
+class StartingJob(StubbornJob):
+    """Ranks that print nothing until somebody has said why."""
+
+    status = job_status(JobState.RUNNING, spec=DistributedJob(script="train.py"), started_at=10.0)
+    state = JobState.SUCCEEDED
+
+    def follow_pages(self, rank, stop):
+        self._ended.wait(10)
+        yield LogPage(chunks=(chunk(b"first\n", sequence=1),), next=1, complete=True)
+
+    def follow_status(self, stop):
+        self._ended.wait(10)
+        self.status = job_status(JobState.SUCCEEDED, spec=self.status.spec, started_at=10.0, ended_at=12.5)
+        yield self.status
+
+    def follow_displays(self, stop=None):
+        return iter(())
+
+    def result(self):
+        return self.status
+
+
+def test_silence_while_ranks_start_is_told_once_and_the_end_with_its_time(monkeypatch, capsys):
+    said = terminal.say
+    job = StartingJob()
+
+    def say(text):
+        said(text)
+        if "ranks are starting" in text:
+            job._ended.set()
+
+    monkeypatch.setattr(terminal, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(terminal, "say", say)
+    terminal.follow_in_terminal(job)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "gpulayer: ranks are starting: importing torch takes seconds, the first time on a machine longer",
+        "gpulayer: job j1 succeeded after 2.5 s · 1 node × 1 device (cpu)",
+    ]
+
+
+def test_a_mark_of_torchs_own_is_not_doubled(capsys):
+    for text in ("[rank2]: Traceback", "[rank1]: of another"):
+        print_line(LogLine(2, "stderr", 1, 0.0, text))
+    print_line(LogLine(2, "stdout", 1, 0.0, "[rank2]: printed"))
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == ["[rank 2 err] Traceback", "[rank 2 err] [rank1]: of another"]
+    assert captured.out == "[rank 2] [rank2]: printed\n"
 
 
 def test_every_line_is_marked_with_who_printed_it():

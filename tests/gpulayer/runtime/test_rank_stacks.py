@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulayer.protocol import Frame, ThreadStack
-from gpulayer.runtime.rank_stacks import MOST_FRAMES, MOST_THREADS, parse_stacks
+from gpulayer.runtime.rank_stacks import MOST_FRAMES, MOST_THREADS, parse_stacks, told_crash
 
 THREADS = """
 import faulthandler, os, sys, threading
@@ -181,3 +181,10 @@ def test_any_bytes_give_stacks_that_can_travel(lines, end):
     stacks = parse_stacks(end.join(lines), source=Path("/w/source"))
     assert msgspec.json.decode(msgspec.json.encode(stacks), type=tuple[ThreadStack, ...]) == stacks
     assert sum(stack.is_main for stack in stacks) <= 1
+
+
+def test_of_a_crash_the_scripts_own_lines_are_told():
+    lines = ["printed", "Fatal Python error: Segmentation fault", "", "Current thread 0x1 (most recent call first):"]
+    crash = [*lines, *(SCRIPT + ENTRY + RUNPY).splitlines(), "", "Extension modules: numpy.core, torch._C (total: 2)"]
+    assert told_crash(crash) == [*lines, *SCRIPT.splitlines()]
+    assert told_crash(['  File "/x/gpulayer/runtime/y.py", line 3, in f']) != []  # of a traceback, which tells all

@@ -43,12 +43,13 @@ export class LineRow {
     row.classList.toggle('jp-mod-note', line.kind !== 'line');
     const number = element(
       'span',
-      { class: 'jp-gpulayer-logs-number', 'aria-hidden': 'true' },
+      { class: 'jp-gpulayer-logs-number', 'aria-hidden': 'true', title: trans.__('Line number') },
       line.kind === 'line' ? count(facts.number) : '',
     );
     const children: Node[] = [number];
     if (facts.isMerged && (this.showsRanks || line.name.rank === null)) {
-      children.push(element('span', { class: 'jp-gpulayer-logs-rank' }, this.rankText(line)));
+      const title = line.name.rank === null ? '' : trans.__('Rank %1', line.name.rank);
+      children.push(element('span', { class: 'jp-gpulayer-logs-rank', title }, this.rankText(line)));
     }
     if (line.kind === 'line' && line.name.stream === 'stderr') {
       children.push(element('span', { class: 'jp-gpulayer-logs-err', title: trans.__('stderr') }, 'err'));
@@ -59,7 +60,7 @@ export class LineRow {
   private rankText({ name }: Line): string {
     const { trans } = this.source;
     if (name.rank !== null) {
-      return String(name.rank);
+      return trans.__('r%1', name.rank);
     }
     return name.node === 0 ? trans.__('launcher') : trans.__('launcher of node %1', name.node);
   }

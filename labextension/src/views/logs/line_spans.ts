@@ -9,6 +9,9 @@ export const SHOWN_CHARACTERS = 5000;
 const LINK = /\bhttps?:\/\/[^\s<>"'`]+/g;
 /** What ends a sentence or a bracket rather than an address. */
 const NOT_OF_LINK = /[.,;:!?)\]}'"*]+$/;
+/** Where a worker has a job's program. What is in front of the program's own path says nothing to who wrote it. */
+const WORKSPACE = /(?:(?<=")\/[^"]*|(?:\/[^\s/"'()]+)*)\/workspaces\/[^\s/"'()]+\/[^\s/"'()]+\/source\//g;
+const PATH_END = /[\s"'():,]|$/g;
 const CLASSES = {
   bold: 'bold',
   dim: 'dim',
@@ -39,17 +42,26 @@ export function spansOf(text: string, pattern: RegExp | null, ground: Ground): N
   const plain = stretches.map(stretch => stretch.text).join('');
   const marks = pattern ? placesOf(pattern, plain) : [];
   const links = plain.includes('://') ? placesOf(LINK, plain).map(place => trimmed(plain, place)) : [];
+  const folded = plain.includes('/workspaces/')
+    ? placesOf(WORKSPACE, plain).filter(
+        ([from, to]) => ![...marks, ...links].some(([start, stop]) => start < to && stop > from),
+      )
+    : [];
   const nodes: Node[] = [];
   let at = 0;
   for (const { text: part, style } of stretches) {
     const end = at + part.length;
-    for (const piece of pieces(at, end, links)) {
+    for (const piece of pieces(at, end, [...links, ...folded])) {
       const [from, to] = piece;
       const inner = pieces(from, to, marks).map(([start, stop]) => {
         const shown = plain.slice(start, stop);
         return covers(marks, start) ? element('mark', {}, shown) : document.createTextNode(shown);
       });
       const link = links.find(([start, stop]) => start <= from && from < stop);
+      if (covers(folded, from)) {
+        nodes.push(...styled([foldedPath(plain, from, to)], style, ground));
+        continue;
+      }
       nodes.push(...styled(link ? [linkTo(plain.slice(...link), inner)] : inner, style, ground));
     }
     at = end;
@@ -109,6 +121,13 @@ function pieces(from: number, to: number, others: readonly Place[]): Place[] {
   }
   const sorted = [...cuts].sort((a, b) => a - b);
   return sorted.slice(1).map((end, index) => [sorted[index] ?? from, end]);
+}
+
+/** Its text stays in the page, where selecting and copying find it; the style sheet draws a sign in its place. */
+function foldedPath(plain: string, from: number, to: number): Node {
+  PATH_END.lastIndex = to;
+  const end = PATH_END.exec(plain)?.index ?? plain.length;
+  return element('span', { class: 'jp-gpulayer-logs-folded', title: plain.slice(from, end) }, plain.slice(from, to));
 }
 
 /** The target is what one reads. */

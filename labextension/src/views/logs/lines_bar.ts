@@ -68,15 +68,15 @@ export class LinesBar {
     const held = shown.end - shown.first;
     const before = shown.earlierLines;
     const all = held + before;
-    setText(this.state, isComplete && isFollowing ? '' : isFollowing ? trans.__('following') : trans.__('paused'));
+    setText(this.state, isComplete ? '' : isFollowing ? trans.__('following') : trans.__('paused'));
     setText(
       this.behind,
-      isFollowing || behind <= 0 ? '' : trans._n('%2 new line', '%2 new lines', behind, count(behind)),
+      isFollowing || isComplete || behind <= 0 ? '' : trans._n('%2 new line', '%2 new lines', behind, count(behind)),
     );
-    this.followButton.hidden = isFollowing;
+    this.followButton.hidden = isFollowing || isComplete;
     setText(this.lines, all > 0 ? trans._n('%2 line', '%2 lines', all, count(all)) : '');
     this.empty.hidden = all > 0;
-    setText(this.empty, isComplete ? trans.__('No output') : trans.__('No output yet'));
+    setText(this.empty, isComplete ? trans.__('Printed nothing') : trans.__('No output yet'));
     this.earlier.hidden = !shown.hasEarlier;
     setText(this.earlierText, this.earlierWords(shown, before));
     this.loadButton.hidden = !shown.canLoad;

@@ -39,6 +39,7 @@ export class LogsView {
   private readonly selected: SelectedText;
   private readonly subscriptions: Subscription[];
   private readonly resizes: ResizeObserver;
+  private asked: Subscription | null = null;
 
   private isFollowing = true;
   private lastScroll = 0;
@@ -100,7 +101,6 @@ export class LogsView {
       watchSight(this.node, isInSight => this.setInSight(isInSight)),
       ownKeys(this.node, { finds: true }),
       this.selected.onSelect(() => this.pause()),
-      source.logs({ rank: null, tailBytes: TAIL_BYTES }, page => this.model.add(page)),
     ];
     this.planDraw();
   }
@@ -139,6 +139,7 @@ export class LogsView {
   dispose(): void {
     this.isDisposed = true;
     this.subscriptions.forEach(subscription => subscription.dispose());
+    this.asked?.dispose();
     this.resizes.disconnect();
     this.selected.dispose();
     this.search.dispose();
@@ -157,6 +158,8 @@ export class LogsView {
       get end() {
         return shown.end;
       },
+      positionOf: place => shown.positionOf(place),
+      placeAt: position => shown.placeAt(position),
       stateOf: place => `${place === this.currentMatch} ${this.numberOf(place)} ${shown.line(place).text}`,
       draw: (place, node) =>
         this.row.draw(node, shown.line(place), {
@@ -196,6 +199,7 @@ export class LogsView {
     if (this.isInSight) {
       this.row.ground(this.rows.node);
       this.numberOf = this.shown.numbering();
+      this.shown.arrange();
       this.lastScroll = this.rows.draw(this.isFollowing ? this.rows.bottomScroll : null);
       this.model.keepFrom = this.isFollowing ? null : this.shown.idAt(this.rows.topAt(this.lastScroll));
     } else {
@@ -238,6 +242,10 @@ export class LogsView {
 
   private setInSight(isInSight: boolean): void {
     this.isInSight = isInSight;
+    if (isInSight) {
+      // A notebook of old jobs asks for no more than what is looked at.
+      this.asked ??= this.source.logs({ rank: null, tailBytes: TAIL_BYTES }, page => this.model.add(page));
+    }
     this.planDraw();
   }
 
@@ -286,8 +294,8 @@ export class LogsView {
 
   private allText(): string {
     const lines: string[] = [];
-    for (let place = this.shown.first; place < this.shown.end; place++) {
-      lines.push(plainText(this.shown.line(place).text));
+    for (let position = this.shown.first; position < this.shown.end; position++) {
+      lines.push(plainText(this.shown.line(this.shown.placeAt(position)).text));
     }
     return lines.join('\n');
   }

@@ -117,6 +117,17 @@ export class LogModel implements LineSink {
     return { text, kind: KINDS[owner % KINDS.length] ?? 'line', name };
   }
 
+  /** The lines that are not finished, rank by rank; once all has come, there are none. */
+  unfinished(): number[] {
+    if (this.isComplete && this.reading === null && this.backlog.first === this.backlog.end) {
+      return [];
+    }
+    return this.readers
+      .filter(reader => reader.unfinished.length > 0)
+      .sort((one, other) => (one.name.rank ?? -1) - (other.name.rank ?? -1) || one.index - other.index)
+      .flatMap(reader => reader.unfinished.filter(id => this.lines.has(id)));
+  }
+
   /** A rank's lines, in their order. */
   linesOfRank(rank: number): Queue<number> {
     let ids = this.ofRank.get(rank);

@@ -25,6 +25,8 @@ export class Screen {
 
   private rows: AnyRow[] = [''];
   private saved = { row: 0, column: 0 };
+  /** Where the cursor went up to last: what draws several lines goes up to the first of them each time. */
+  private drawnFrom = Infinity;
   private final: string[] = [];
 
   /** The lines that became final since they were taken. */
@@ -41,6 +43,15 @@ export class Screen {
       last--; // where the cursor has been, but nothing stands
     }
     return this.rows.slice(0, last).map(rendered);
+  }
+
+  /** The first row that is not finished: that of the cursor, or where it draws several; none where the next row is yet to begin. */
+  unfinishedFrom(): number {
+    if (this.isAtEnd && rendered(this.rows[this.row]) === '') {
+      this.drawnFrom = Infinity;
+      return this.rows.length;
+    }
+    return Math.min(this.row, this.drawnFrom);
   }
 
   get isAtEnd(): boolean {
@@ -64,6 +75,7 @@ export class Screen {
       return false;
     }
     const lines = text.split('\n');
+    this.drawnFrom = lines.length > 1 ? Infinity : this.drawnFrom;
     lines[0] = row + (lines[0] ?? '');
     if (text.length + row.length > MOST_COLUMNS && lines.some(line => line.length > MOST_COLUMNS)) {
       return false;
@@ -100,11 +112,14 @@ export class Screen {
 
   private moveUp(count: number): void {
     this.changedFrom = Math.max(0, this.changedFrom - count);
+    this.drawnFrom = Math.max(0, this.drawnFrom - count);
     this.saved = { row: Math.max(0, this.saved.row - count), column: this.saved.column };
   }
 
   toRow(row: number): void {
+    const before = this.row;
     this.row = Math.min(Math.max(0, row), this.rows.length - 1);
+    this.drawnFrom = this.row < before ? this.row : this.drawnFrom;
     this.changedFrom = Math.min(this.changedFrom, this.row);
   }
 
@@ -218,6 +233,7 @@ export class Screen {
       this.rows = [''];
       this.saved = { row: 0, column: 0 };
       this.row = this.changedFrom = 0;
+      this.drawnFrom = Infinity;
     }
   }
 

@@ -75,7 +75,9 @@ export class SelectedText {
       return;
     }
     const lines: string[] = [];
-    for (let place = from.place; place <= to.place; place++) {
+    const last = this.rows.positionOf(to.place);
+    for (let position = this.rows.positionOf(from.place); position <= last; position++) {
+      const place = this.rows.placeAt(position);
       const text = this.textOf(place);
       const start = place === from.place ? from.offset : 0;
       lines.push(place === to.place ? text.slice(start, to.offset) : text.slice(start));

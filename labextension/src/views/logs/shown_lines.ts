@@ -1,10 +1,12 @@
 /**
  * The lines that a view shows: of all ranks or of one, those that are held and, above them, pages that were loaded for it.
- * Each line has a place, a whole number that stays while it is shown; the next line has the next. Knows no DOM.
+ * Each line has a place, a whole number that stays while it is shown; the next line has the next. Positions are where lines
+ * stand: their places, but that unfinished lines stand last, as a terminal keeps a bar below what is printed. Knows no DOM.
  */
 import type { JobSource } from '../source';
 import { ownerOf, type Line, type LineKind, type LogModel } from './model';
 import { placeIn } from './queue';
+import { LiftedPlaces } from './lifted_places';
 import { LINE_COST } from './lines';
 import { SlicedWork } from './scheduler';
 import { StreamReader, type LineSink } from './stream_reader';
@@ -45,6 +47,7 @@ export class ShownLines {
   private begins = new Map<number, Beginning>();
   private isWhole = false;
   private earlierBytes = 0;
+  private readonly lifted = new LiftedPlaces();
 
   constructor(
     private readonly model: LogModel,
@@ -83,6 +86,20 @@ export class ShownLines {
     const ids = this.model.linesOfRank(this.rank);
     const place = placeIn(at => ids.at(at) ?? 0, ids.first, ids.end, id);
     return ids.at(place) === id ? place : null;
+  }
+
+  /** Have the lines that are unfinished at the moment stand last. */
+  arrange(): void {
+    const places = this.model.unfinished().map(id => this.placeOf(id));
+    this.lifted.set(places.filter(place => place !== null));
+  }
+
+  positionOf(place: number): number {
+    return this.lifted.positionOf(place, this.end);
+  }
+
+  placeAt(position: number): number {
+    return this.lifted.placeAt(position, this.end);
   }
 
   /** How many complete lines are not shown since they came before. */

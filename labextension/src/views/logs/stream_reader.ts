@@ -5,6 +5,9 @@ import { Terminal } from './terminal';
 /** Characters that are read in one step: a few milliseconds at worst. */
 const STEP = 16_384;
 
+/** Unfinished lines of a stream that a view keeps at its end. */
+const MOST_UNFINISHED = 24;
+
 /** Whose stream it is; the launcher's has no rank. */
 export interface StreamName {
   node: number;
@@ -24,6 +27,8 @@ export interface LineSink {
 export class StreamReader {
   /** The lines' own numbers of those that may still change, for whoever holds them. */
   open: number[] = [];
+  /** Of those the ones that are not finished, as a bar is until it ends. */
+  unfinished: number[] = [];
   /** Complete lines that were read or skipped so far, of all attempts. */
   lines = 0;
   private linesBefore = 0; // of the attempts before this one
@@ -112,12 +117,15 @@ export class StreamReader {
     }
     this.terminal.finish();
     this.decoder = newDecoder();
-    this.open = [];
+    this.open = this.unfinished = [];
   }
 
   private feed(text: string, sink: LineSink): void {
     const final = this.terminal.feed(text);
-    sink.setRows(this, final, this.terminal.changedFrom, this.terminal.openLines());
+    const open = this.terminal.openLines();
+    sink.setRows(this, final, this.terminal.changedFrom, open);
+    const from = this.terminal.unfinishedFrom();
+    this.unfinished = this.open.slice(Math.max(from, open.length - MOST_UNFINISHED), Math.max(from, open.length));
   }
 }
 

@@ -41,6 +41,11 @@ export class Terminal {
     return this.screen.openLines();
   }
 
+  /** The first of the open lines that is not finished, as a bar is until it ends. A view's own: what a line is does not depend on it. */
+  unfinishedFrom(): number {
+    return this.screen.unfinishedFrom();
+  }
+
   /** Nothing more comes, or another process's output does: the open lines are final, and styles are over. */
   finish(): string[] {
     const lines = this.openLines();

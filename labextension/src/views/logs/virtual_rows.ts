@@ -1,6 +1,6 @@
 /**
  * A list of which only the rows in sight are in the page. All rows are of one height; places are whole numbers that stay,
- * as `ShownLines` gives them. Knows no logs.
+ * as `ShownLines` gives them, and each stands at a position, which may change. Knows no logs.
  */
 import { element } from '../elements';
 
@@ -15,6 +15,8 @@ const SUPPOSED = { row: 18, height: 360 };
 export interface RowSource {
   readonly first: number;
   readonly end: number;
+  positionOf(place: number): number;
+  placeAt(position: number): number;
   /** A text that differs where the row has to be drawn again. */
   stateOf(place: number): string;
   draw(place: number, row: HTMLElement): void;
@@ -23,9 +25,11 @@ export interface RowSource {
 export class VirtualRows {
   readonly node: HTMLElement;
   private readonly space = element('div', { class: 'jp-gpulayer-logs-space' });
-  private readonly drawn = new Map<number, { row: HTMLElement; state: string }>();
+  private readonly drawn = new Map<number, { row: HTMLElement; state: string; position: number }>();
   private rowHeight = 0;
   private drawnFirst = 0;
+  /** What stood first in sight, and where: it stays there, whatever comes or goes above it. */
+  private anchor: { place: number; position: number } | null = null;
   private wasLaidOut = false;
   /** Rows that stay in the page, since a selection begins or ends in them. */
   private pinned: readonly number[] = [];
@@ -40,6 +44,7 @@ export class VirtualRows {
   show(rows: RowSource): void {
     this.rows = rows;
     this.drawnFirst = rows.first;
+    this.anchor = null;
     this.clear();
   }
 
@@ -86,7 +91,7 @@ export class VirtualRows {
   }
 
   topAt(scrollTop: number): number {
-    return this.drawnFirst + Math.floor(scrollTop / this.height);
+    return this.rows.placeAt(this.drawnFirst + Math.floor(scrollTop / this.height));
   }
 
   get bottomScroll(): number {
@@ -95,10 +100,18 @@ export class VirtualRows {
 
   /** Bring a place into sight, where it is not. */
   reveal(place: number): void {
-    const top = (place - this.rows.first) * this.height;
+    const top = (this.rows.positionOf(place) - this.rows.first) * this.height;
     if (top < this.node.scrollTop || top + this.height > this.node.scrollTop + this.viewHeight) {
       this.draw(Math.max(0, top - this.viewHeight / 3));
     }
+  }
+
+  positionOf(place: number): number {
+    return this.rows.positionOf(place);
+  }
+
+  placeAt(position: number): number {
+    return this.rows.placeAt(position);
   }
 
   pin(places: readonly number[]): void {
@@ -130,7 +143,8 @@ export class VirtualRows {
   draw(scrollTo: number | null = null): number {
     const { first, end } = this.rows;
     const { height, viewHeight } = this;
-    const shift = (this.drawnFirst - first) * height;
+    const moved = this.anchor ? this.rows.positionOf(this.anchor.place) - this.anchor.position : 0;
+    const shift = (this.drawnFirst - first + moved) * height;
     this.takeRoom();
     const target = scrollTo ?? (shift !== 0 ? Math.max(0, this.node.scrollTop + shift) : null);
     if (target !== null && target !== this.node.scrollTop) {
@@ -141,9 +155,12 @@ export class VirtualRows {
     const { scrollTop } = this.node;
     const from = Math.max(first, first + Math.floor(scrollTop / height) - BEYOND);
     const to = Math.min(end, from + Math.min(MOST_ROWS, Math.ceil(viewHeight / height) + 2 * BEYOND));
-    const wanted = new Set(this.pinned.filter(place => place >= first && place < end));
-    for (let place = from; place < to; place++) {
-      wanted.add(place);
+    const wanted = new Map<number, number>();
+    this.pinned
+      .filter(place => place >= first && place < end)
+      .forEach(place => wanted.set(place, this.rows.positionOf(place)));
+    for (let position = from; position < to; position++) {
+      wanted.set(this.rows.placeAt(position), position);
     }
     for (const [place, { row }] of this.drawn) {
       if (!wanted.has(place)) {
@@ -152,32 +169,43 @@ export class VirtualRows {
       }
     }
     let after: HTMLElement | null = null;
-    for (const place of [...wanted].sort((one, other) => one - other)) {
-      after = this.drawRow(place, after, isMoved);
+    for (const [place, position] of [...wanted].sort(([, one], [, other]) => one - other)) {
+      after = this.drawRow(place, position, after, isMoved);
     }
+    this.anchor = this.anchorAt(first + Math.floor(scrollTop / height));
     return scrollTop;
   }
 
-  private drawRow(place: number, after: HTMLElement | null, isMoved: boolean): HTMLElement {
+  /** A line that is drawn last leaves its position when it ends, so it holds nothing in its place. */
+  private anchorAt(position: number): { place: number; position: number } | null {
+    const place = this.rows.placeAt(position);
+    return place < position ? null : { place, position };
+  }
+
+  private drawRow(place: number, position: number, after: HTMLElement | null, isMoved: boolean): HTMLElement {
     const state = this.rows.stateOf(place);
     let known = this.drawn.get(place);
     if (known === undefined) {
-      known = { row: element('div', { class: 'jp-gpulayer-logs-row', 'data-place': place }), state: '' };
+      known = { row: element('div', { class: 'jp-gpulayer-logs-row', 'data-place': place }), state: '', position };
       this.drawn.set(place, known);
       this.space.insertBefore(known.row, after ? after.nextSibling : this.space.firstChild);
-      this.place(known.row, place);
+      this.place(known.row, position);
       this.rows.draw(place, known.row);
     } else if (known.state !== state) {
       this.rows.draw(place, known.row);
     }
-    if (isMoved) {
-      this.place(known.row, place);
+    if (isMoved || known.position !== position) {
+      this.place(known.row, position);
     }
+    if (known.row.previousSibling !== after) {
+      this.space.insertBefore(known.row, after ? after.nextSibling : this.space.firstChild);
+    }
+    known.position = position;
     known.state = state;
     return known.row;
   }
 
-  private place(row: HTMLElement, place: number): void {
-    row.style.top = `${(place - this.rows.first) * this.height}px`;
+  private place(row: HTMLElement, position: number): void {
+    row.style.top = `${(position - this.rows.first) * this.height}px`;
   }
 }

@@ -1,11 +1,11 @@
 /** One chart, drawn by uPlot: lines, bands and what stands under the pointer or, moved by arrow keys, the reading line. */
 import uPlot from 'uplot';
-import { element, setText } from '../elements';
+import { element, setText, svg } from '../elements';
 import type { Subscription, Translator } from '../source';
 import { Inks, lineInk, onThemeChange } from '../theme';
 import { value } from '../units';
 import type { ChartData } from './chart_data';
-import { axisText, columnsOf, dashIndex, dashOf, faded, FONT, hasPositive, KEYS_SHOWN, yWidth } from './chart_strokes';
+import { axisText, columnsOf, dashOf, faded, FONT, hasPositive, KEYS_SHOWN, yWidth } from './chart_strokes';
 
 export interface ChartOptions {
   title: string;
@@ -15,6 +15,8 @@ export interface ChartOptions {
 }
 
 const MARK = 4;
+/** Two periods of the longest dash, about. */
+const KEY_WIDTH = 27;
 
 export class Chart {
   readonly node: HTMLElement;
@@ -254,20 +256,23 @@ export class Chart {
   private _drawKeys(data: ChartData): void {
     const shown = data.lines.length > 1 ? data.lines.slice(0, KEYS_SHOWN) : [];
     const keys = shown.map((line, index) => {
-      const key = element(
-        'span',
-        { class: 'jp-gpulayer-key' },
-        element('i', { class: `jp-gpulayer-dash-${dashIndex(data, index)}` }),
-        line.label,
-      );
+      const key = element('span', { class: 'jp-gpulayer-key' }, sample(dashOf(data, index)), line.label);
       key.style.setProperty('--gpulayer-ink', `var(${lineInk(line.ink)})`);
       return key;
     });
     const more = data.lines.length - shown.length;
+    const trans = this._trans;
+    const band = data.isOverRanks ? trans.__('band: least to most over ranks') : trans.__('band: least to most');
     this._keys.replaceChildren(
       ...keys,
-      ...(shown.length && more > 0 ? [this._trans.__('and %1 more', more)] : []),
-      ...(data.bands.length && data.lines.length ? [element('span', {}, this._trans.__('band: spread'))] : []),
+      ...(shown.length && more > 0 ? [trans.__('and %1 more', more)] : []),
+      ...(data.bands.length && data.lines.length ? [element('span', {}, band)] : []),
     );
   }
+}
+
+/** A piece of a line, as the chart draws it. */
+function sample(dash: readonly number[] | undefined): SVGElement {
+  const line = svg('line', { x1: 0, y1: 2, x2: KEY_WIDTH, y2: 2, 'stroke-dasharray': dash?.join(' ') });
+  return svg('svg', { width: KEY_WIDTH, height: 4, viewBox: `0 0 ${KEY_WIDTH} 4`, 'aria-hidden': 'true' }, line);
 }

@@ -32,6 +32,8 @@ export interface ChartData {
   xs: number[];
   lines: ChartLine[];
   bands: ChartBand[];
+  /** Else the bands are those of steps that were put together. */
+  isOverRanks: boolean;
   edges: EdgeMark[];
   /** What stands at one of `xs`, in words. */
   textAt(at: number): string;
@@ -57,6 +59,7 @@ export function chartData(
     xs,
     lines: [],
     bands: [],
+    isOverRanks: metrics.some(metric => metric.ranks.size > 1),
     edges: [],
     textAt: at => textAt(metrics, labels, xs[at] ?? 0, trans),
   };

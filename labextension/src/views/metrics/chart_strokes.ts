@@ -8,13 +8,9 @@ const DASHES: (number[] | undefined)[] = [undefined, [6, 3], [2, 3], [8, 3, 2, 3
 export const KEYS_SHOWN = 8;
 export const FONT = '11px system-ui, sans-serif';
 
-/** Lines differ by their strokes too, not by colour alone. */
-export function dashIndex(data: ChartData, index: number): number {
-  return data.lines.length > KEYS_SHOWN ? 0 : index % DASHES.length;
-}
-
+/** Lines differ by their strokes too, not by colour alone. Their samples in the key have the same. */
 export function dashOf(data: ChartData, index: number): number[] | undefined {
-  return DASHES[dashIndex(data, index)];
+  return data.lines.length > KEYS_SHOWN ? undefined : DASHES[index % DASHES.length];
 }
 
 export function columnsOf(data: ChartData, isLog: boolean): uPlot.AlignedData {

@@ -1,5 +1,5 @@
 /** The one small chart beside a job's output: its loss, over all ranks. */
-import { element } from '../elements';
+import { button, element, setText } from '../elements';
 import type { Subscription, Translator } from '../source';
 import { Chart } from './chart';
 import { chartData } from './chart_data';
@@ -14,15 +14,18 @@ export class MainChart {
   private readonly _trans: Translator;
   private readonly _width: (() => number) | undefined;
   private readonly _changes: Subscription;
+  private readonly _more: HTMLButtonElement;
   private _chart: Chart | null = null;
   private _title = '';
   private _isShown = true;
   private _isInSight = true;
 
-  constructor(store: MetricStore, trans: Translator, width?: () => number) {
+  /** @param onMore - shows the others, which are only counted here. */
+  constructor(store: MetricStore, trans: Translator, width?: () => number, onMore: () => void = () => undefined) {
     this._store = store;
     this._trans = trans;
     this._width = width;
+    this._more = button('', onMore, { class: 'jp-gpulayer-link', hidden: true });
     this._changes = store.onChange(() => this._draw());
   }
 
@@ -53,8 +56,11 @@ export class MainChart {
       this._title = title;
       this._chart?.dispose();
       this._chart = new Chart(this._trans, { title, height: HEIGHT, width: this._width });
-      this.node.replaceChildren(this._chart.node);
+      this.node.replaceChildren(this._chart.node, this._more);
     }
+    const others = this._store.series.size - metrics.length;
+    this._more.hidden = others === 0;
+    setText(this._more, this._trans.__('%1 more in Metrics', others));
     const labels = metrics.length > 1 ? metrics.map(metric => labelOf(metric.name)) : [];
     this._chart.draw(chartData(metrics, 'spread', this._trans, labels));
   }

@@ -83,3 +83,22 @@ test('a long line is cut', () => {
     SHOWN_CHARACTERS,
   );
 });
+
+test('where a worker keeps a program is folded away, and stays in the text', () => {
+  const prefix = '/tmp/home/workers/local-1/workspaces/4f59/9c1e/source/';
+  const line = `  File \x1b[35m"${prefix}cell.py"\x1b[0m, line 3, in <module>`;
+  const node = drawn(line);
+  const folded = node.querySelector<HTMLElement>('.jp-gpulayer-logs-folded');
+  expect(folded?.textContent).toBe(prefix);
+  expect(folded?.title).toBe(`${prefix}cell.py`);
+  expect(node.textContent).toBe(`  File "${prefix}cell.py", line 3, in <module>`);
+  // What is looked for is shown.
+  expect(drawn(line, /workspaces/g).querySelector('.jp-gpulayer-logs-folded')).toBeNull();
+  const inLink = drawn('https://a.org/workspaces/a/b/source/c');
+  expect(inLink.querySelector('a')?.textContent).toBe('https://a.org/workspaces/a/b/source/c');
+  const withBlank = drawn('File "/Users/A B/workspaces/4f59/9c1e/source/pack/cell.py", line 3');
+  expect(withBlank.querySelector('.jp-gpulayer-logs-folded')?.textContent).toBe(
+    '/Users/A B/workspaces/4f59/9c1e/source/',
+  );
+  expect(drawn('/data/workspaces/mine/train.py').querySelector('.jp-gpulayer-logs-folded')).toBeNull();
+});

@@ -34,6 +34,7 @@ beforeEach(() => {
   printing = new Printing();
   view = new LogsView(source, scheduler);
   document.body.append(view.node);
+  seen(true);
   scheduler.run();
 });
 
@@ -90,10 +91,33 @@ test('asks for the end of the output, and says that there is none yet', () => {
   expect(one('.jp-gpulayer-logs-empty').textContent).toBe('No output yet');
   source.sendLogs(logPage([], true));
   scheduler.run();
-  expect(one('.jp-gpulayer-logs-empty').textContent).toBe('No output');
+  expect(one('.jp-gpulayer-logs-empty').textContent).toBe('Printed nothing');
   send(printing.chunk('hello\n'));
   expect(one('.jp-gpulayer-logs-empty').hidden).toBe(true);
   expect(texts()).toEqual(['hello']);
+});
+
+test('asks for nothing before it is in sight, and once then', () => {
+  view.dispose();
+  source = new FakeSource();
+  view = new LogsView(source, scheduler);
+  document.body.append(view.node);
+  seen(false);
+  expect(source.logOptions).toEqual([]);
+  seen(true);
+  seen(false);
+  seen(true);
+  expect(source.logOptions).toHaveLength(1);
+});
+
+test('of an ended job nothing is to be followed', () => {
+  send(printing.chunk('line\n'.repeat(1000)));
+  scrollTo(5000);
+  expect(said()).toContain('paused');
+  source.sendLogs(logPage([], true));
+  scheduler.run();
+  expect(said()).not.toContain('paused');
+  expect(named('Follow the newest lines (End)').hidden).toBe(true);
 });
 
 test('few rows are in the page, however many lines there are', () => {
@@ -138,7 +162,7 @@ test('a rank is chosen by button and by arrows, and stderr is marked in words', 
     printing.chunk('one\n', { rank: 1, stream: 'stderr' }),
     printing.chunk('go\n', { rank: null }),
   );
-  expect(rows().map(row => row.querySelector('.jp-gpulayer-logs-rank')?.textContent)).toEqual(['0', '1', 'launcher']);
+  expect(rows().map(row => row.querySelector('.jp-gpulayer-logs-rank')?.textContent)).toEqual(['r0', 'r1', 'launcher']);
   expect(rows()[1]?.querySelector('.jp-gpulayer-logs-err')?.textContent).toBe('err');
   const guilty = named('Rank 1 failed first');
   guilty.click();

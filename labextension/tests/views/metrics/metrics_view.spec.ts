@@ -78,7 +78,7 @@ test('past eight ranks the mean and the spread are shown, and the lines when ask
   store.add(points(3, 12, (step, rank) => ({ loss: step + rank })));
   schedule.run();
   expect(button('A line a rank').getAttribute('aria-pressed')).toBe('false');
-  expect(view.node.querySelector('.jp-gpulayer-keys')!.textContent).toBe('band: spread');
+  expect(view.node.querySelector('.jp-gpulayer-keys')!.textContent).toBe('band: least to most over ranks');
   button('A line a rank').click();
   expect(view.node.querySelector('.jp-gpulayer-keys')!.textContent).toBe('01234567and 4 more');
 });
@@ -128,12 +128,18 @@ test('a second attempt begins anew', () => {
   expect(view.node.querySelector('.jp-gpulayer-note')!.textContent).toBe('of attempt 2');
 });
 
-test('the small chart shows the losses together', () => {
-  const main = new MainChart(store, plainTranslator, () => 280);
+test('the small chart shows the losses together, and says how many more there are', () => {
+  const onMore = jest.fn();
+  const main = new MainChart(store, plainTranslator, () => 280, onMore);
   store.add(points(3, 2, () => ({ lr: 1, 'train/loss': 1, 'val/loss': 2 })));
   schedule.run();
   expect(main.node.hidden).toBe(false);
-  expect(main.node.querySelector('figcaption')!.textContent).toBe('losstrainvalband: spread');
+  expect(main.node.querySelector('figcaption')!.textContent).toBe('losstrainvalband: least to most over ranks');
+  main.node.querySelector('button')!.click();
+  expect(main.node.querySelector('button')!.textContent).toBe('1 more in Metrics');
+  expect(onMore).toHaveBeenCalledTimes(1);
+  const dashes = [...main.node.querySelectorAll('figcaption line')].map(line => line.getAttribute('stroke-dasharray'));
+  expect(dashes).toEqual([null, '6 3']);
   main.dispose();
 });
 

@@ -19,7 +19,7 @@ interface WorkerFixtures {
   lab: LabServer;
   /** The browser's window, with what it has loaded already. */
   window: BrowserContext;
-  sharedDesk: { desk: Desk | null };
+  sharedDesk: { desk: Desk | null; restarts: number };
 }
 
 /** A page with a notebook whose kernel has GPUlayer. */
@@ -48,7 +48,7 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
     },
     { scope: 'worker' },
   ],
-  sharedDesk: [async ({}, use) => use({ desk: null }), { scope: 'worker' }],
+  sharedDesk: [async ({}, use) => use({ desk: null, restarts: 0 }), { scope: 'worker' }],
   desk: async ({ ownPage, sharedDesk, window, lab, kind }, use) => {
     if (ownPage) {
       const desk = await openDesk(window, lab, kind);
@@ -56,6 +56,10 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
       await desk.notebook.endKernel();
       await desk.page.close();
       return;
+    }
+    if (sharedDesk.restarts !== lab.restarts) {
+      await sharedDesk.desk?.page.close(); // its kernel ended with the server
+      Object.assign(sharedDesk, { desk: null, restarts: lab.restarts });
     }
     sharedDesk.desk ??= await openDesk(window, lab, kind);
     await sharedDesk.desk.notebook.clear();

@@ -15,6 +15,8 @@ export class LabServer {
   token = '';
   /** The folder of its notebooks. */
   root = '';
+  /** With each of them, all kernels end. */
+  restarts = 0;
 
   static async start(kind: ServerKind): Promise<LabServer> {
     const script = path.join(FOLDER, 'jupyter_server_for_tests.py');
@@ -24,6 +26,7 @@ export class LabServer {
   }
 
   async restart(): Promise<void> {
+    this.restarts += 1;
     await this.ask('restart');
   }
 
