@@ -62,7 +62,6 @@ test.describe('pictures', () => {
       await notebook.hasEnded();
       await showJobs(page);
       await notebook.begin(TRAIN);
-      await notebook.job.scrollIntoViewIfNeeded(); // a log is read once it is seen
       // Below the page's edge it draws no lines.
       await expect(notebook.job).toContainText('train');
       await notebook.job.scrollIntoViewIfNeeded();
