@@ -96,7 +96,7 @@ async function saving(context) {
     for (let index = 0; index < cells; index += 1) {
       await runCell(page, index);
       // Cells that are scrolled out of the page are taken from the document: each is looked at while it is in front.
-      if (index) await page.waitForFunction(index => /beat \d+/.test(window.jupyterapp.shell.currentWidget.content.widgets[index].node.textContent), index);
+      if (index) await page.waitForFunction(index => /running \d/.test(window.jupyterapp.shell.currentWidget.content.widgets[index].node.textContent), index);
     }
     pages.push(page);
   }
