@@ -7,7 +7,7 @@ VENV := .venv
 QUICK ?= --quick
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
-IN_LAB := cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH"
+IN_LAB := cd labextension && export PATH="$(CURDIR)/$(BIN):$$PATH" &&
 
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test dev lint types imports web browser matrix docs soak bench references clean
