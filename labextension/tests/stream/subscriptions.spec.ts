@@ -1,104 +1,77 @@
 import { MOST_SUBSCRIPTIONS } from '../../src/protocol';
-import { Stream } from '../../src/stream';
 import { Subscriptions } from '../../src/stream/subscriptions';
-import { FakeServer, settle } from '../support/fake_server';
+import { settle } from '../support/fake_server';
 import { JOB_ID, jobStatus, logPage, metricPage } from '../support/records';
+import { JOB, LOGS, tabOfEachTest } from '../support/tab';
 
-const LOGS = { kind: 'logs', job_id: JOB_ID, rank: null, after: 0, tail_bytes: 1000 } as const;
-const JOB = { kind: 'job', job_id: JOB_ID, after_revision: null, shows: false } as const;
-
-let server: FakeServer;
-let stream: Stream;
-
-beforeEach(() => {
-  jest.useFakeTimers({ doNotFake: ['queueMicrotask'] });
-  server = new FakeServer();
-  stream = new Stream({ settings: server.settings, random: () => 0.5 });
-});
-
-afterEach(() => {
-  stream.dispose();
-  jest.useRealTimers();
-});
-
-/** Follows all ranks' output; gives the sequences that came. */
-function followLogs(): number[] {
-  const got: number[] = [];
-  stream.follow(LOGS, { onLogs: page => got.push(...page.chunks.map(chunk => chunk.sequence)) });
-  return got;
-}
-
-async function connected(instance = 'first'): Promise<void> {
-  await settle();
-  server.socket.open(instance);
-}
+const tab = tabOfEachTest();
 
 describe('cursors', () => {
   it('go on behind what was reached, without the tail', async () => {
-    followLogs();
-    stream.follow({ kind: 'metrics', job_id: JOB_ID, after: 0 }, {});
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
-    server.socket.say({ type: 'metrics', id: 2, page: metricPage([4]) });
-    server.socket.break();
+    tab.followLogs();
+    tab.stream.follow({ kind: 'metrics', job_id: JOB_ID, after: 0 }, {});
+    await tab.connected();
+    tab.server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
+    tab.server.socket.say({ type: 'metrics', id: 2, page: metricPage([4]) });
+    tab.server.socket.break();
     jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 5, tail_bytes: null });
-    expect(server.socket.subscribed('metrics')?.to).toMatchObject({ after: 4 });
+    await tab.connected();
+    expect(tab.server.socket.subscribed('logs')?.to).toMatchObject({ after: 5, tail_bytes: null });
+    expect(tab.server.socket.subscribed('metrics')?.to).toMatchObject({ after: 4 });
   });
 
   it('drop what has come already', async () => {
-    const got = followLogs();
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
-    server.socket.say({ type: 'logs', id: 1, page: logPage([2, 5, 6]) });
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2]) });
+    const got = tab.followLogs();
+    await tab.connected();
+    tab.server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2, 5]) });
+    tab.server.socket.say({ type: 'logs', id: 1, page: logPage([2, 5, 6]) });
+    tab.server.socket.say({ type: 'logs', id: 1, page: logPage([1, 2]) });
     expect(got).toEqual([1, 2, 5, 6]);
   });
 
   it('move with a page that brings nothing', async () => {
-    followLogs();
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: { chunks: [], next: 9, complete: false } });
-    server.socket.break();
+    tab.followLogs();
+    await tab.connected();
+    tab.server.socket.say({ type: 'logs', id: 1, page: { chunks: [], next: 9, complete: false } });
+    tab.server.socket.break();
     jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')?.to).toMatchObject({ after: 9 });
+    await tab.connected();
+    expect(tab.server.socket.subscribed('logs')?.to).toMatchObject({ after: 9 });
   });
 
   it('begin with the tail again where nothing had come', async () => {
-    followLogs();
-    await connected();
-    server.socket.break();
+    tab.followLogs();
+    await tab.connected();
+    tab.server.socket.break();
     jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')?.to).toEqual(LOGS);
+    await tab.connected();
+    expect(tab.server.socket.subscribed('logs')?.to).toEqual(LOGS);
   });
 
   it('end with a complete page: it is not asked for again', async () => {
-    followLogs();
-    stream.follow(JOB, {});
-    await connected();
-    server.socket.say({ type: 'logs', id: 1, page: logPage([1], true) });
+    tab.followLogs();
+    tab.stream.follow(JOB, {});
+    await tab.connected();
+    tab.server.socket.say({ type: 'logs', id: 1, page: logPage([1], true) });
     await settle();
-    expect(server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
-    server.socket.break();
+    expect(tab.server.socket.sent.at(-1)).toEqual({ type: 'unsubscribe', id: 1 });
+    tab.server.socket.break();
     jest.advanceTimersByTime(1_000);
-    await connected();
-    expect(server.socket.subscribed('logs')).toBeUndefined();
+    await tab.connected();
+    expect(tab.server.socket.subscribed('logs')).toBeUndefined();
   });
 
   it('never lose or double a chunk, wherever connections break', async () => {
     // Each turn resends some of the last page, adds two chunks and breaks the link.
-    const got = followLogs();
+    const got = tab.followLogs();
     for (let turn = 0; turn < 20; turn += 1) {
-      await connected();
-      const after = server.socket.subscribed('logs')!.to as { after: number };
+      await tab.connected();
+      const after = tab.server.socket.subscribed('logs')!.to as { after: number };
       expect(after.after).toBe(2 * turn);
-      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn, 2 * turn + 1].filter(Boolean)) });
-      server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn + 1, 2 * turn + 2]) });
+      tab.server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn, 2 * turn + 1].filter(Boolean)) });
+      tab.server.socket.say({ type: 'logs', id: 1, page: logPage([2 * turn + 1, 2 * turn + 2]) });
       jest.advanceTimersByTime(5_000);
-      server.socket.break();
+      tab.server.socket.break();
       jest.advanceTimersByTime(1_000);
     }
     expect(got).toEqual(Array.from({ length: 40 }, (_none, index) => index + 1));
@@ -123,13 +96,13 @@ it('jobs that have ended give way to those that run, where a tab follows too man
 });
 
 it('a server that lets each socket in and cuts it at once is not stormed', async () => {
-  followLogs();
+  tab.followLogs();
   await settle();
-  const { sockets } = server;
+  const { sockets } = tab.server;
   for (let minute = 0; minute < 600; minute += 1) {
-    if (server.socket.readyState === 0) {
-      server.socket.open();
-      server.socket.break();
+    if (tab.server.socket.readyState === 0) {
+      tab.server.socket.open();
+      tab.server.socket.break();
     }
     jest.advanceTimersByTime(100);
     await settle();
