@@ -11,6 +11,7 @@ NOT_BENCHMARKS = frozenset(
     {
         "all",
         "bare_server",
+        "browser",
         "dispatch_stages",
         "embedded",
         "load",

@@ -1,11 +1,6 @@
 // The browser of notebook_traffic.py: opens notebooks of a running JupyterLab in Chromium and measures what reaches the page.
-// Takes one JSON object as argument, prints one JSON object. Playwright is that of labextension/ui-tests.
-import { createRequire } from 'node:module';
+import { printMeasured } from './browser.mjs';
 
-const require = createRequire(new URL('../labextension/ui-tests/package.json', import.meta.url));
-const { chromium } = require('@playwright/test');
-const { url, token, browser: executablePath, action, notebooks, lines, settle } = JSON.parse(process.argv[2]);
-const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const VIEW = '.jp-gpulayer-view';
 
 /** Bytes of everything that came over the network, WebSocket frames as their text is long. */
@@ -20,10 +15,10 @@ async function countBytes(page) {
   return count;
 }
 
-async function open(context, notebook) {
+async function open(context, { url, token }, notebook) {
   const page = await context.newPage();
   await page.goto(`${url}lab/tree/${notebook}?token=${token}&reset`);
-  await page.waitForFunction(() => window.jupyterapp?.shell?.currentWidget?.context?.isReady, null, { timeout: 120_000 });
+  await page.waitForFunction(() => window.jupyterapp?.shell?.currentWidget?.context?.isReady, null);
   await page.evaluate(async () => {
     const widget = window.jupyterapp.shell.currentWidget;
     await widget.context.ready;
@@ -49,8 +44,9 @@ async function save(page) {
 }
 
 /** One job's output: the bytes until it is drawn, and the bytes of the same cell's empty run. */
-async function traffic(context) {
-  const page = await open(context, notebooks[0]);
+async function traffic(context, asked) {
+  const { notebooks, lines, settle } = asked;
+  const page = await open(context, asked, notebooks[0]);
   await runCell(page, 0);
   await save(page);
   const count = await countBytes(page);
@@ -65,8 +61,8 @@ async function traffic(context) {
 }
 
 /** When each line was printed, as it says itself, and when it was on the page. */
-async function delay(context) {
-  const page = await open(context, notebooks[0]);
+async function delay(context, asked) {
+  const page = await open(context, asked, asked.notebooks[0]);
   await runCell(page, 0);
   await page.evaluate(() => {
     const seen = (window.seen = new Map());
@@ -83,15 +79,16 @@ async function delay(context) {
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
   });
   await runCell(page, 1);
-  await page.waitForFunction(count => window.seen.size >= count, lines, { timeout: 120_000 });
+  await page.waitForFunction(count => window.seen.size >= count, asked.lines);
   return { delays: await page.evaluate(() => [...window.seen.values()]) };
 }
 
 /** How long a save takes while other tabs and outputs are live. */
-async function saving(context) {
+async function saving(context, asked) {
+  const { notebooks, lines: repeats } = asked;
   const pages = [];
   for (const notebook of notebooks) {
-    const page = await open(context, notebook);
+    const page = await open(context, asked, notebook);
     const cells = await page.evaluate(() => window.jupyterapp.shell.currentWidget.content.widgets.length);
     for (let index = 0; index < cells; index += 1) {
       await runCell(page, index);
@@ -101,7 +98,7 @@ async function saving(context) {
     pages.push(page);
   }
   const times = [];
-  for (let repeat = 0; repeat < lines; repeat += 1) {
+  for (let repeat = 0; repeat < repeats; repeat += 1) {
     for (const page of pages) {
       await page.bringToFront();
       times.push(await save(page));
@@ -110,18 +107,13 @@ async function saving(context) {
   return { times, outputs: notebooks.length * 4 };
 }
 
-const browser = await chromium.launch({ executablePath, args: ARGUMENTS });
-try {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 1400 } });
-  context.setDefaultTimeout(120_000);
+await printMeasured(async (context, asked) => {
   try {
-    console.log(JSON.stringify(await { traffic, delay, saving }[action](context)));
+    return await { traffic, delay, saving }[asked.action](context, asked);
   } catch (error) {
     for (const page of context.pages()) {
       console.error(await page.locator('.jp-Notebook').first().innerText({ timeout: 1000 }).catch(String));
     }
     throw error;
   }
-} finally {
-  await browser.close();
-}
+});

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from browser import chromium, in_browser
 from report import Result, against_target, parser, percentile, print_results
 from served import Server, end_on_signals, served
 
@@ -25,7 +23,6 @@ DELAYS = {"full": 200, "quick": 60, "tiny": 4}
 SAVES = {"full": 7, "quick": 2, "tiny": 1}
 TABS = {"full": 3, "quick": 3, "tiny": 1}
 TARGET_BYTES, TARGET_DELAY_MS, TARGET_SAVED, TARGET_SAVE_MS = 2.0, 300.0, 20_000.0, 1_000.0
-ROOT = Path(__file__).parents[1]
 LOAD = "%load_ext gpulayer"
 FLOOD = """%%gpulayer --devices 4
 import os
@@ -55,23 +52,23 @@ def main() -> None:
     """Measure and print."""
     options = parser(__doc__).parse_args()
     end_on_signals()
-    chromium = browser()
+    browser = chromium()
     size = options.size
     tabs = TABS[size]
     with served(workers=2, cpu_devices=max(4, 2 * tabs), lab=True) as server:
         results = [
-            *traffic(server, chromium, LINES[size]),
-            delay(server, chromium, DELAYS[size]),
-            saving(server, chromium, tabs, SAVES[size]),
+            *traffic(server, browser, LINES[size]),
+            delay(server, browser, DELAYS[size]),
+            saving(server, browser, tabs, SAVES[size]),
         ]
     print_results(results, as_json=options.json, method=METHOD)
 
 
-def traffic(server: Server, chromium: str, lines: int) -> list[Result]:
+def traffic(server: Server, browser: str, lines: int) -> list[Result]:
     """Bytes received, and bytes kept."""
     path = write(server, "flood.ipynb", [LOAD, FLOOD.format(lines=lines)])
     empty = path.stat().st_size
-    found = pages(server, chromium, "traffic", [path.name], lines)
+    found = pages(server, browser, "traffic", [path.name], lines)
     (job,) = server.client.jobs(limit=1)
     printed = sum(len(line.text.encode()) + 1 for line in job.logs())
     assert sum(1 for line in job.logs() if line.rank is not None) == 4 * lines, "lines are missing from the log"
@@ -96,18 +93,18 @@ def traffic(server: Server, chromium: str, lines: int) -> list[Result]:
     ]
 
 
-def delay(server: Server, chromium: str, lines: int) -> Result:
+def delay(server: Server, browser: str, lines: int) -> Result:
     """From print to page."""
     path = write(server, "ticks.ipynb", [LOAD, TICKS.format(lines=lines)])
-    delays = pages(server, chromium, "delay", [path.name], lines)["delays"]
+    delays = pages(server, browser, "delay", [path.name], lines)["delays"]
     return fixed("delay", statistics.median(delays), TARGET_DELAY_MS, "ms", len(delays), f"90 % below {percentile(delays, 0.9):.0f} ms")
 
 
-def saving(server: Server, chromium: str, tabs: int, repeats: int) -> Result:
+def saving(server: Server, browser: str, tabs: int, repeats: int) -> Result:
     """A save beside live outputs."""
     cells = [LOAD, *[LIVE.format(url=server.url)] * 4]
     names = [write(server, f"live{number}.ipynb", cells).name for number in range(tabs)]
-    found = pages(server, chromium, "saving", names, repeats)
+    found = pages(server, browser, "saving", names, repeats)
     for job in server.client.jobs("running"):
         job.cancel(force=True)
     times = found["times"]
@@ -133,33 +130,10 @@ def write(server: Server, name: str, cells: list[str]) -> Path:
     return path
 
 
-def pages(server: Server, chromium: str, action: str, notebooks: list[str], lines: int) -> dict[str, Any]:
+def pages(server: Server, browser: str, action: str, notebooks: list[str], lines: int) -> dict[str, Any]:
     """Let the browser do it."""
-    asked = {
-        "url": server.url,
-        "token": server.token,
-        "browser": chromium,
-        "action": action,
-        "notebooks": notebooks,
-        "lines": lines,
-        "settle": 1000,
-    }
-    argv = ["node", str(Path(__file__).with_name("notebook_pages.mjs")), json.dumps(asked)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=500)
-    if done.returncode != 0:
-        raise SystemExit(f"{action} failed:\n{done.stderr[-3000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def browser() -> str:
-    """The Chromium that the tests use; `make browser` installs what it needs."""
-    if not (ROOT / "labextension" / "ui-tests" / "node_modules").is_dir():
-        raise SystemExit("This needs the packages of labextension/ui-tests: run `make browser` first.")
-    found = subprocess.run([sys.executable, ROOT / "labextension" / "ui-tests" / "browser.py"], capture_output=True, text=True)
-    if found.returncode != 0:
-        raise SystemExit(found.stderr)
-    return found.stdout.strip()
+    where = {"url": server.url, "token": server.token, "browser": browser}
+    return in_browser("notebook_pages.mjs", **where, action=action, notebooks=notebooks, lines=lines, settle=1000)
 
 
 if __name__ == "__main__":

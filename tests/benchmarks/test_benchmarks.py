@@ -48,6 +48,7 @@ CASES: dict[str, tuple[list[str], set[str]]] = {
     "long_polls": (["--workers", "10"], {"held", "bytes_each", "wake_one.p99", "wake_one.order.p99"}),
     "notebook_traffic": ([], {"bytes", "saved", "delay", "save"}),
     "rank_channel": ([], {"log_call", "log_call.burst", "log_call.outside"}),
+    "rank_logs": ([], {"frame.scroll", "frame.search", "frame.output", "switch"}),
     "responsiveness": ([], {"status.p99", "kernel_echo.p99"}),
     "store_writes": (
         [],
