@@ -178,6 +178,8 @@ def _start(folder: Path, env: dict[str, str], extensions: tuple[str, ...]) -> tu
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
         "IPYTHONDIR": str(folder / "ipython"),
+        # A template that imports PyTorch ahead of jobs makes a folder for what PyTorch would compile.
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(folder / "compiled")),
         **env,
     }
     root = folder / "root"

@@ -13,11 +13,15 @@ import torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://" + os.environ["TEST_MEETING_FILE"],
                         rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
 """
+LEAVE = """
+dist.destroy_process_group()
+"""
+"""A process that ends with its group up may be aborted by a thread of the group that is still there."""
 
 
 def run_ranks(script: str, folder: Path, world_size: int, **variables: str) -> list[str]:
     """Run the script on `world_size` ranks of one node in `folder`; returns each rank's output, and fails if one failed."""
-    (folder / "ranks.py").write_text(MEET + script)
+    (folder / "ranks.py").write_text(MEET + script + LEAVE)
     processes = []
     for rank in range(world_size):
         environment = os.environ | variables
