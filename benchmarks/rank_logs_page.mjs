@@ -12,13 +12,15 @@ const bundled = (...what) =>
 await printMeasured(async (context, { ranks, lines, repeats }) => {
   const style = bundled('../style/views.css');
   const script = bundled('../tests/support/logs_bench.ts', '--format=iife', '--global-name=bench', '--target=es2022');
+  const printer = bundled('../tests/support/logs_printer.ts', '--target=es2022');
   const runs = [];
   for (let repeat = 0; repeat < repeats; repeat += 1) {
     const page = await context.newPage();
     const body = '<body class="jp-gpulayer-view" style="width: 1000px"></body>';
     await page.setContent(`<!doctype html><meta charset="utf-8"><style>${style}</style>${body}`);
     await page.addScriptTag({ content: script });
-    runs.push(await page.evaluate(([ranks, lines]) => window.bench.measureLogs(document.body, ranks, lines), [ranks, lines]));
+    const measure = ([ranks, lines, printer]) => window.bench.measureLogs(document.body, ranks, lines, printer);
+    runs.push(await page.evaluate(measure, [ranks, lines, printer]));
     await page.close();
   }
   return { runs };

@@ -2,9 +2,10 @@
  * What the view of logs costs a browser: 64 ranks × 100 000 lines come, then a scripted scroll, search and change of rank.
  * Runs in a real page (`ui-tests/tests/rank_logs.spec.ts`); in jsdom nothing is drawn.
  */
-import type { LogChunk } from '../../src/protocol';
+import type { LogPage } from '../../src/protocol';
 import { LogsView } from '../../src/views/logs/logs_view';
-import { FakeSource, logPage, Printing } from './fake_source';
+import { FakeSource } from './fake_source';
+import type { Printed } from './logs_printer';
 
 export interface LogsMeasured {
   /** Of the frames of each part, in milliseconds. */
@@ -14,11 +15,17 @@ export interface LogsMeasured {
   mostRows: number;
 }
 
-const RANKS = 64;
-const LINES = 100_000;
-const LINES_PER_CHUNK = 500;
-
-export async function measureLogs(into: HTMLElement, ranks = RANKS, lines = LINES): Promise<LogsMeasured> {
+/**
+ * @param printerScript - `logs_printer.ts`, bundled: it makes the pages in a thread of its own, as a server does in another process, so
+ * that what that takes is not counted as the view's.
+ */
+export async function measureLogs(
+  into: HTMLElement,
+  ranks: number,
+  lines: number,
+  printerScript: string,
+): Promise<LogsMeasured> {
+  const printer = new Worker(URL.createObjectURL(new Blob([printerScript])));
   const source = new FakeSource();
   const view = new LogsView(source);
   const measured: LogsMeasured = { longest: {}, took: {}, mostRows: 0 };
@@ -38,9 +45,9 @@ export async function measureLogs(into: HTMLElement, ranks = RANKS, lines = LINE
   while (source.logOptions.length === 0) {
     await frame(); // it asks once it is in sight
   }
-  await during('output', () => print(source, ranks, lines));
+  await during('output', () => print(source, printer, { ranks, lines }));
   await during('one page of 1 MB', async () => {
-    source.sendLogs(logPage([new Printing(10_000_000).chunk('short\n'.repeat(175_000), { rank: ranks + 1 })]));
+    await print(source, printer, { onePageOf: 175_000 });
     await settled(view);
   });
   const scroll = view.node.querySelector('.jp-gpulayer-logs-scroll') as HTMLElement;
@@ -68,26 +75,30 @@ export async function measureLogs(into: HTMLElement, ranks = RANKS, lines = LINE
     });
   }
   view.dispose();
+  printer.terminate();
   return measured;
 }
 
-/** Ranks print in turns, as fast as they are read. */
-async function print(source: FakeSource, ranks: number, lines: number): Promise<void> {
-  const printing = new Printing();
-  const text = (rank: number, from: number): string =>
-    Array.from(
-      { length: LINES_PER_CHUNK },
-      (_, index) => `step ${from + index} rank ${rank} loss=0.${(from + index) % 997}\n`,
-    ).join('');
-  for (let from = 0; from < lines; from += LINES_PER_CHUNK) {
-    for (let rank = 0; rank < ranks; rank += 8) {
-      const chunks: LogChunk[] = [];
-      for (let each = rank; each < Math.min(ranks, rank + 8); each++) {
-        chunks.push(printing.chunk(text(each, from), { rank: each }));
-        await task();
-      }
-      source.sendLogs(logPage(chunks));
-      await task();
+/** Take every page that the printer has for this, each as the text that a connection brings. */
+async function print(source: FakeSource, printer: Worker, asked: Printed): Promise<void> {
+  let isOver = false;
+  let pages: string[] = [];
+  let wake = (): void => undefined;
+  printer.onmessage = ({ data }: MessageEvent<string | null>) => {
+    isOver = data === null;
+    pages.push(...(data === null ? [] : [data]));
+    wake();
+  };
+  printer.postMessage(asked);
+  while (!isOver || pages.length > 0) {
+    const [page] = pages;
+    pages = pages.slice(1);
+    if (page === undefined) {
+      await new Promise<void>(resolve => (wake = resolve));
+    } else {
+      source.sendLogs(JSON.parse(page) as LogPage);
+      await task(); // what waits to be read is read first
+      printer.postMessage(null);
     }
   }
 }

@@ -2,7 +2,6 @@
 // searches and changes the rank. It is processor time, which other programs on the machine do not lengthen as they do a frame.
 import { execFileSync } from 'node:child_process';
 import { expect, test, type Page } from '@playwright/test';
-import type { LogsMeasured } from '../../tests/support/logs_bench';
 
 const RANKS = 64;
 /** In all more than the view holds; ten times as many take no more to scroll and search, only longer to come. */
@@ -26,13 +25,14 @@ test('64 ranks are scrolled, searched and switched without holding up the page',
     categories: ['toplevel', 'disabled-by-default-devtools.timeline', 'blink.user_timing'],
   });
   const measured = await page.evaluate(
-    ([ranks, lines]) =>
-      (
-        window as unknown as {
-          bench: { measureLogs(into: Element, ranks: number, lines: number): Promise<LogsMeasured> };
-        }
-      ).bench.measureLogs(document.body, ranks, lines),
-    [RANKS, LINES] as const,
+    ([ranks, lines, printer]) =>
+      (window as unknown as { bench: typeof import('../../tests/support/logs_bench') }).bench.measureLogs(
+        document.body,
+        ranks,
+        lines,
+        printer,
+      ),
+    [RANKS, LINES, bundle('../tests/support/logs_printer.ts', '--target=es2022')] as const,
   );
   const tasks = tasksOf(
     (JSON.parse((await browser.stopTracing()).toString()) as { traceEvents: TraceEvent[] }).traceEvents,
@@ -50,11 +50,13 @@ test('64 ranks are scrolled, searched and switched without holding up the page',
   }
 });
 
+function bundle(...what: string[]): string {
+  return execFileSync('../node_modules/.bin/esbuild', ['--bundle', '--log-level=error', ...what], {
+    maxBuffer: 2 ** 26,
+  }).toString();
+}
+
 async function openBench(page: Page): Promise<void> {
-  const bundle = (...what: string[]): string =>
-    execFileSync('../node_modules/.bin/esbuild', ['--bundle', '--log-level=error', ...what], {
-      maxBuffer: 2 ** 26,
-    }).toString();
   const body = '<body class="jp-gpulayer-view" style="width: 1000px"></body>';
   await page.setContent(`<!doctype html><meta charset="utf-8"><style>${bundle('../style/views.css')}</style>${body}`);
   await page.addScriptTag({

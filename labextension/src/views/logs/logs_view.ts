@@ -22,6 +22,8 @@ import { WholeLine } from './whole_line';
 
 /** What is asked for at first; the rest is a scroll away. */
 const TAIL_BYTES = 2 * 1024 * 1024;
+/** Between two draws of lines that pour in: more often nobody reads them, and what was drawn is the browser's to clear away. */
+const OUTPUT_DRAW_MS = 50;
 /** With fewer lines of a rank than that, those before are fetched without being asked for. */
 const FEW_LINES = 100;
 
@@ -48,7 +50,9 @@ export class LogsView {
   private numberOf: (place: number) => number;
   private currentMatch: number | null = null;
   private wantsMatch = false;
-  private isDrawPlanned = false;
+  /** When what is planned may be drawn at the earliest; null where nothing is. */
+  private drawFrom: number | null = null;
+  private drawnAt = -Infinity;
   private isInSight = true;
   private isDisposed = false;
 
@@ -180,18 +184,29 @@ export class LogsView {
       }
     }
     this.search.goOn();
-    this.planDraw();
+    this.planDraw(this.drawnAt + OUTPUT_DRAW_MS);
   }
 
-  private planDraw(): void {
-    if (!this.isDrawPlanned && !this.isDisposed) {
-      this.isDrawPlanned = true;
-      this.scheduler.frame(() => {
-        this.isDrawPlanned = false;
-        if (!this.isDisposed && !this.rows.isAway) {
-          this.draw();
-        }
-      });
+  private planDraw(from = -Infinity): void {
+    const isPlanned = this.drawFrom !== null;
+    this.drawFrom = Math.min(this.drawFrom ?? Infinity, from);
+    if (!isPlanned) {
+      this.scheduler.frame(() => this.onFrame());
+    }
+  }
+
+  private onFrame(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    if (this.scheduler.now() < (this.drawFrom ?? 0)) {
+      this.scheduler.frame(() => this.onFrame());
+      return;
+    }
+    this.drawFrom = null;
+    if (!this.rows.isAway) {
+      this.drawnAt = this.scheduler.now();
+      this.draw();
     }
   }
 
@@ -256,6 +271,9 @@ export class LogsView {
       return;
     }
     const { scrollTop } = this.rows.node;
+    if (scrollTop === this.lastScroll) {
+      return; // where the view itself has scrolled to, everything is drawn
+    }
     if (scrollTop >= this.rows.bottomScroll - 2) {
       this.isFollowing = true;
     } else if (scrollTop < this.lastScroll - 1) {

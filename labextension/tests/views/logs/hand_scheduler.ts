@@ -1,6 +1,9 @@
 /** A scheduler that a test drives by hand. */
 import type { Scheduler } from '../../../src/views/logs/scheduler';
 
+/** As time passes from one frame to the next. */
+const FRAME_MS = 16;
+
 export class HandScheduler implements Scheduler {
   /** Milliseconds that pass with each look at the clock. */
   perLook = 0;
@@ -30,13 +33,19 @@ export class HandScheduler implements Scheduler {
     return work !== undefined;
   }
 
+  /** The next frame. */
+  nextFrame(): void {
+    this.time += FRAME_MS;
+    const frames = this.frames;
+    this.frames = [];
+    frames.forEach(frame => frame());
+  }
+
   /** All slices, then a frame, until nothing is left. */
   run(): void {
     do {
       while (this.slice());
-      const frames = this.frames;
-      this.frames = [];
-      frames.forEach(frame => frame());
+      this.nextFrame();
     } while (this.works.length + this.frames.length > 0);
   }
 

@@ -86,6 +86,22 @@ function type(text: string): void {
   scheduler.run();
 }
 
+test('what pours in is drawn at once, then twenty times a second, and what a person does without delay', () => {
+  Array.from({ length: 4 }).forEach(() => scheduler.nextFrame()); // nothing was drawn for a while
+  let draws = 0;
+  const watching = jest.spyOn((view as unknown as { row: { ground(node: HTMLElement): void } }).row, 'ground');
+  watching.mockImplementation(() => void draws++);
+  for (let frame = 0; frame < 10; frame++) {
+    source.sendLogs(logPage([printing.chunk(`line ${frame}\n`)]));
+    while (scheduler.slice());
+    scheduler.nextFrame();
+  }
+  expect(draws).toBe(3); // in 160 ms
+  view.selectRank(0);
+  scheduler.nextFrame();
+  expect(draws).toBe(4);
+});
+
 test('asks for the end of the output, and says that there is none yet', () => {
   expect(source.logOptions).toEqual([{ rank: null, tailBytes: 2 * 1024 * 1024 }]);
   expect(one('.jp-gpulayer-logs-empty').textContent).toBe('No output yet');
