@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -203,6 +205,20 @@ def test_saved_by_nbclient_it_is_small_and_stops_at_a_failed_job(served: Served,
     del notebook.cells[2:]
     grown = len(nbformat.writes(notebook).encode()) - before
     assert grown < 20_000
+
+
+def test_nbconvert_executes_a_notebook_of_jobs_and_keeps_what_they_printed(served: Served) -> None:
+    path = served.folder / "executed.ipynb"
+    cells = [LOAD, "%%gpulayer --devices 2\nprint('from a rank')\n", "print(_.state)"]
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells]), path)
+    argv = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--inplace", path.name]
+    environment = os.environ | {"GPULAYER_CONNECTION_FILE": str(served.server.connection_file)}
+    done = subprocess.run(argv, cwd=served.folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    executed = nbformat.read(path, as_version=4)
+    [display] = [output for output in executed.cells[1].outputs if output.output_type == "display_data"]
+    assert display.data["text/plain"].count("from a rank") == 2
+    assert executed.cells[2].outputs[0].text == "succeeded\n"
 
 
 def _wait_running(served: Served, name: str):
