@@ -60,12 +60,12 @@ types: $(VENV)/.dev-ready ## mypy, strict
 imports: $(VENV)/.dev-ready ## Imports go down only
 	@$(BIN)/lint-imports --no-cache
 
-web: $(VENV)/.labextension-ready ## The browser's part: types, lint and jest
-	@$(IN_LAB) jlpm lint && jlpm test
-
 labextension/ui-tests/node_modules/.ready: labextension/ui-tests/package.json labextension/ui-tests/yarn.lock | labextension/node_modules/.ready
 	@cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm install --immutable >"$(CURDIR)/$(VENV)/jlpm-ui.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/jlpm-ui.log" >&2; exit 1; }
 	@touch $@
+
+web: $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## The browser's part: types, lint and jest
+	@$(IN_LAB) jlpm lint && jlpm test
 
 browser: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## The extension in a real browser; ARGS="-g sidebar" runs some
 	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm playwright test $(ARGS)

@@ -18,82 +18,82 @@ const MESSAGE_LINES = 6;
 
 export class FailureCard {
   readonly node: HTMLElement;
-  private readonly _trans: Translator;
-  private readonly _showPlace: ShowPlace | null;
-  private _drawn = '';
-  private _cells: CellPlaces | null = null;
-  private _status: JobStatus | null = null;
+  private readonly trans: Translator;
+  private readonly showPlace: ShowPlace | null;
+  private drawn = '';
+  private cells: CellPlaces | null = null;
+  private status: JobStatus | null = null;
 
   constructor(trans: Translator, showPlace: ShowPlace | null) {
-    this._trans = trans;
-    this._showPlace = showPlace;
+    this.trans = trans;
+    this.showPlace = showPlace;
     this.node = element('section', { class: 'jp-gpulayer-failure', 'aria-label': trans.__('Failure'), hidden: true });
   }
 
   /** Tell places as lines of the notebook's cells from here on. */
   setCells(cells: CellPlaces): void {
-    this._cells = cells;
-    this._drawn = '';
-    if (this._status !== null) {
-      this.update(this._status);
+    this.cells = cells;
+    this.drawn = '';
+    if (this.status !== null) {
+      this.update(this.status);
     }
   }
 
   update(status: JobStatus): void {
-    this._status = status;
+    this.status = status;
     const failure = status.state === 'failed' ? status.failure : null;
     const key = failure === null ? '' : `${status.attempt} ${JSON.stringify(failure)}`;
     this.node.hidden = failure === null;
-    if (key !== this._drawn) {
-      this._drawn = key;
-      this.node.replaceChildren(...(failure === null ? [] : this._parts(status, failure)));
+    if (key !== this.drawn) {
+      this.drawn = key;
+      this.node.replaceChildren(...(failure === null ? [] : this.parts(status, failure)));
     }
   }
 
-  private _parts(status: JobStatus, failure: Failure): Node[] {
+  private parts(status: JobStatus, failure: Failure): Node[] {
     const message = failure.error?.message.trim().split('\n') ?? [];
     const rest = message.slice(1);
     return [
-      element('div', { class: 'jp-gpulayer-failure-title' }, failureTitle(status, this._trans)),
+      element('div', { class: 'jp-gpulayer-failure-title' }, failureTitle(status, this.trans)),
       ...(rest.length ? [element('pre', { class: 'jp-gpulayer-failure-message' }, cut(rest))] : []),
-      ...this._place(failure),
+      ...this.place(failure),
       ...reasons(failure).map(reason => element('p', { class: 'jp-gpulayer-failure-reason' }, reason)),
-      ...this._others(status),
-      ...this._folded(status, failure),
+      ...this.others(status),
+      ...this.folded(status, failure),
     ];
   }
 
   /** Where it was raised: the user's own innermost line, and what stands there. */
-  private _place(failure: Failure): Node[] {
+  private place(failure: Failure): Node[] {
     const own = ownFrame(failure.error?.frames ?? []);
     if (own === null) {
       return [];
     }
     const code = own.text === null ? null : element('code', { class: 'jp-gpulayer-failure-code' }, own.text);
-    return [element('div', { class: 'jp-gpulayer-failure-place' }, this._placeName(own), code)];
+    return [element('div', { class: 'jp-gpulayer-failure-place' }, this.placeName(own), code)];
   }
 
-  private _placeName(frame: Frame): Child {
-    const text = inFunction(frame, this._trans, this._cells);
+  private placeName(frame: Frame): Child {
+    const text = inFunction(frame, this.trans, this.cells);
     const path = sourcePath(frame.file);
-    const show = this._showPlace;
+    const show = this.showPlace;
     if (path === null || show === null) {
       return element('span', { title: frame.file }, text);
     }
     return button(text, () => show(path, frame.line), {
       class: 'jp-gpulayer-link',
-      title: this._trans.__('Show this line in the source'),
+      title: this.trans.__('Show this line in the source'),
     });
   }
 
-  private _others(status: JobStatus): Node[] {
-    return otherRanks(status, this._trans, this._cells).map(line =>
+  private others(status: JobStatus): Node[] {
+    return otherRanks(status, this.trans, this.cells).map(line =>
       element('p', { class: 'jp-gpulayer-failure-others' }, line),
     );
   }
 
-  private _folded(status: JobStatus, failure: Failure): Node[] {
-    const trans = this._trans;
+  private folded(status: JobStatus, failure: Failure): Node[] {
+    const trans = this.trans;
     const who = failure.rank === null ? trans.__('the launcher') : trans.__('rank %1', failure.rank);
     const found: Node[] = [];
     if (failure.error !== null) {

@@ -76,14 +76,14 @@ const LINES = /^(.+):(\d{1,9})-(\d{1,9}) is cell (\d{1,9}) from line (\d{1,9})$/
 
 /** Which lines of a program are of which cell of its notebook: from the bundle's manifest and the cells that the job names. */
 export class CellPlaces {
-  private readonly _pieces: { file: string; first: number; last: number; cell: number; line: number }[] = [];
+  private readonly pieces: { file: string; first: number; last: number; cell: number; line: number }[] = [];
 
   constructor(manifest: string, cells: readonly number[]) {
     for (const text of manifestLines(manifest)) {
       const [, file, first, last, number, line] = LINES.exec(text) ?? [];
       const cell = cells[Number(number) - 1];
       if (file !== undefined && cell !== undefined) {
-        this._pieces.push({ file, first: Number(first), last: Number(last), cell, line: Number(line) });
+        this.pieces.push({ file, first: Number(first), last: Number(last), cell, line: Number(line) });
       }
     }
   }
@@ -91,7 +91,7 @@ export class CellPlaces {
   /** `Cell [8], line 6`; null for a line of no cell. */
   name(frame: Frame, trans: Translator): string | null {
     const path = sourcePath(frame.file);
-    const piece = this._pieces.find(each => each.file === path && each.first <= frame.line && frame.line <= each.last);
+    const piece = this.pieces.find(each => each.file === path && each.first <= frame.line && frame.line <= each.last);
     return piece ? trans.__('Cell [%1], line %2', piece.cell, piece.line + frame.line - piece.first) : null;
   }
 }

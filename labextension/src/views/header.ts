@@ -19,25 +19,25 @@ const TICK_MS = 1000;
 
 export class Header {
   readonly node: HTMLElement;
-  private readonly _source: JobSource;
-  private readonly _now: () => number;
-  private readonly _mark = element('span', { class: 'jp-gpulayer-mark-place' });
-  private readonly _name = element('span', { class: 'jp-gpulayer-name' });
-  private readonly _facts = element('span', { class: 'jp-gpulayer-facts' });
-  private readonly _connection = element('span', { class: 'jp-gpulayer-connection', hidden: true });
-  private readonly _whyNot = element('span', { class: 'jp-gpulayer-why-not', hidden: true });
-  private readonly _stop: HTMLButtonElement;
-  private readonly _waysOut: WaysOut;
-  private readonly _error = element('div', { class: 'jp-gpulayer-action-error', role: 'alert', hidden: true });
-  private readonly _progress = element('div', { class: 'jp-gpulayer-progress', hidden: true });
-  private readonly _bar = element('div', { class: 'jp-gpulayer-bar', role: 'progressbar' }, element('div'));
-  private readonly _progressText = element('span', { class: 'jp-gpulayer-progress-text' });
-  private readonly _ticks: ReturnType<typeof setInterval>;
-  private readonly _connected;
-  private _status: JobStatus | null = null;
-  private _phase: Phase | null = null;
-  private _asked = false;
-  private _behind = 0;
+  private readonly source: JobSource;
+  private readonly now: () => number;
+  private readonly mark = element('span', { class: 'jp-gpulayer-mark-place' });
+  private readonly name = element('span', { class: 'jp-gpulayer-name' });
+  private readonly facts = element('span', { class: 'jp-gpulayer-facts' });
+  private readonly connection = element('span', { class: 'jp-gpulayer-connection', hidden: true });
+  private readonly whyNot = element('span', { class: 'jp-gpulayer-why-not', hidden: true });
+  private readonly stop: HTMLButtonElement;
+  private readonly waysOut: WaysOut;
+  private readonly error = element('div', { class: 'jp-gpulayer-action-error', role: 'alert', hidden: true });
+  private readonly progress = element('div', { class: 'jp-gpulayer-progress', hidden: true });
+  private readonly bar = element('div', { class: 'jp-gpulayer-bar', role: 'progressbar' }, element('div'));
+  private readonly progressText = element('span', { class: 'jp-gpulayer-progress-text' });
+  private readonly ticks: ReturnType<typeof setInterval>;
+  private readonly connected;
+  private status: JobStatus | null = null;
+  private phase: Phase | null = null;
+  private asked = false;
+  private behind = 0;
 
   /**
    * @param now - Unix seconds by this browser's clock.
@@ -46,17 +46,17 @@ export class Header {
   constructor(
     source: JobSource,
     now: () => number,
-    private readonly _onTick: () => void = () => undefined,
+    private readonly onTick: () => void = () => undefined,
   ) {
-    this._source = source;
-    this._now = now;
+    this.source = source;
+    this.now = now;
     const { trans, actions } = source;
-    this._stop = button(trans.__('Stop'), event => void this._cancel(event), {
+    this.stop = button(trans.__('Stop'), event => void this.cancel(event), {
       class: 'jp-gpulayer-button jp-gpulayer-stop',
       hidden: true,
     });
     const panel = actions.openInPanel ? button(trans.__('Open in panel'), () => actions.openInPanel?.()) : null;
-    const buttons = element('span', { class: 'jp-gpulayer-actions' }, this._whyNot, panel, this._stop);
+    const buttons = element('span', { class: 'jp-gpulayer-actions' }, this.whyNot, panel, this.stop);
     const id = copyButton(() => source.jobId, trans.__('Copy the job’s id %1', source.jobId), trans, source.jobId, {
       class: 'jp-gpulayer-id',
       title: trans.__('The job’s id; a click copies it'),
@@ -64,149 +64,142 @@ export class Header {
     const line = element(
       'div',
       { class: 'jp-gpulayer-head' },
-      this._mark,
-      element('span', { class: 'jp-gpulayer-title' }, this._name, ' ', this._facts, ' ', id, this._connection),
+      this.mark,
+      element('span', { class: 'jp-gpulayer-title' }, this.name, ' ', this.facts, ' ', id, this.connection),
       buttons,
     );
-    this._waysOut = new WaysOut(source, error => this._say(error));
-    this._bar.setAttribute('aria-label', trans.__('Progress'));
-    this._progress.append(this._bar, this._progressText);
-    this.node = element(
-      'header',
-      { class: 'jp-gpulayer-header' },
-      line,
-      this._waysOut.node,
-      this._progress,
-      this._error,
-    );
-    this._connected = source.connection.onChange(() => this._drawConnection());
-    this._drawConnection();
-    this._ticks = setInterval(() => this._tick(), TICK_MS);
+    this.waysOut = new WaysOut(source, error => this.say(error));
+    this.bar.setAttribute('aria-label', trans.__('Progress'));
+    this.progress.append(this.bar, this.progressText);
+    this.node = element('header', { class: 'jp-gpulayer-header' }, line, this.waysOut.node, this.progress, this.error);
+    this.connected = source.connection.onChange(() => this.drawConnection());
+    this.drawConnection();
+    this.ticks = setInterval(() => this.tick(), TICK_MS);
   }
 
   update(status: JobStatus): void {
     const phase = phaseOfStatus(status);
-    this._status = status;
+    this.status = status;
     // A server whose clock is ahead would show a job that began in the future.
-    this._behind = Math.max(this._behind, (status.started_at ?? status.created_at) - this._now());
-    if (phase !== this._phase) {
-      this._phase = phase;
-      this._asked = false;
-      this._mark.replaceChildren(stateMark(phase));
+    this.behind = Math.max(this.behind, (status.started_at ?? status.created_at) - this.now());
+    if (phase !== this.phase) {
+      this.phase = phase;
+      this.asked = false;
+      this.mark.replaceChildren(stateMark(phase));
       this.node.dataset['phase'] = phase;
-      this._error.hidden = true;
+      this.error.hidden = true;
     }
-    setText(this._name, status.name);
-    this._drawFacts();
-    this._drawStop();
-    this._drawProgress();
-    this._waysOut.update(status, this._time);
+    setText(this.name, status.name);
+    this.drawFacts();
+    this.drawStop();
+    this.drawProgress();
+    this.waysOut.update(status, this.time);
   }
 
   dispose(): void {
-    clearInterval(this._ticks);
-    this._connected.dispose();
+    clearInterval(this.ticks);
+    this.connected.dispose();
   }
 
   /** By the clock that the job's times are told by. */
-  private get _time(): number {
-    return this._now() + this._behind;
+  private get time(): number {
+    return this.now() + this.behind;
   }
 
-  private _tick(): void {
-    if (this._status !== null && this._status.ended_at === null && !document.hidden) {
-      this._drawFacts();
-      this._drawStop();
-      this._waysOut.update(this._status, this._time);
-      this._onTick();
+  private tick(): void {
+    if (this.status !== null && this.status.ended_at === null && !document.hidden) {
+      this.drawFacts();
+      this.drawStop();
+      this.waysOut.update(this.status, this.time);
+      this.onTick();
     }
   }
 
-  private _drawFacts(): void {
-    const status = this._status;
+  private drawFacts(): void {
+    const status = this.status;
     if (status === null) {
       return;
     }
-    const { trans } = this._source;
+    const { trans } = this.source;
     const shape = [shapeWords(status, trans), hostWords(status, trans)].filter(Boolean).join(' ');
-    const facts = [stateWords(status, this._time, trans), shape, startWords(status, trans)];
+    const facts = [stateWords(status, this.time, trans), shape, startWords(status, trans)];
     if (status.spec.retries > 0 && status.attempt > 1) {
       facts.push(trans.__('attempt %1 of at most %2', status.attempt, status.spec.retries + 1));
     }
-    setText(this._facts, facts.filter(Boolean).join(' · '));
+    setText(this.facts, facts.filter(Boolean).join(' · '));
   }
 
-  private _drawStop(): void {
-    const { trans, actions } = this._source;
-    const ended = this._status === null || this._status.ended_at !== null;
+  private drawStop(): void {
+    const { trans, actions } = this.source;
+    const ended = this.status === null || this.status.ended_at !== null;
     const why = ended ? undefined : actions.whyNoCancel;
-    setText(this._whyNot, why ?? '');
-    this._whyNot.hidden = !why;
-    const hadFocus = document.activeElement === this._stop;
-    this._stop.hidden = ended || Boolean(why);
-    if (hadFocus && this._stop.hidden) {
+    setText(this.whyNot, why ?? '');
+    this.whyNot.hidden = !why;
+    const hadFocus = document.activeElement === this.stop;
+    this.stop.hidden = ended || Boolean(why);
+    if (hadFocus && this.stop.hidden) {
       leaveFocusAt(this.node);
     }
-    const isStopping = this._phase === 'stopping';
-    setBusy(this._stop, this._asked);
-    setText(this._stop, this._asked ? trans.__('Stopping…') : isStopping ? trans.__('Kill at once') : trans.__('Stop'));
-    this._stop.title = isStopping
+    const isStopping = this.phase === 'stopping';
+    setBusy(this.stop, this.asked);
+    setText(this.stop, this.asked ? trans.__('Stopping…') : isStopping ? trans.__('Kill at once') : trans.__('Stop'));
+    this.stop.title = isStopping
       ? trans.__('End the ranks without waiting for their grace')
       : trans.__('Cancel the job: its ranks are interrupted, and killed after their grace');
   }
 
-  private _drawProgress(): void {
-    const status = this._status;
+  private drawProgress(): void {
+    const status = this.status;
     const isOver = status?.state === 'succeeded';
-    const words = status === null || isOver ? null : progressWords(status, this._source.trans);
-    this._progress.hidden = status === null || words === null;
+    const words = status === null || isOver ? null : progressWords(status, this.source.trans);
+    this.progress.hidden = status === null || words === null;
     if (status === null || words === null) {
       return;
     }
-    setText(this._progressText, words);
+    setText(this.progressText, words);
     const share = progressShare(status);
-    this._bar.hidden = share === null;
-    (this._bar.firstElementChild as HTMLElement).style.width = `${((share ?? 0) * 100).toFixed(1)}%`;
-    this._bar.setAttribute('aria-valuemin', '0');
-    this._bar.setAttribute('aria-valuemax', '100');
-    this._bar.setAttribute('aria-valuenow', String(Math.round((share ?? 0) * 100)));
-    this._bar.setAttribute('aria-valuetext', words);
+    this.bar.hidden = share === null;
+    (this.bar.firstElementChild as HTMLElement).style.width = `${((share ?? 0) * 100).toFixed(1)}%`;
+    this.bar.setAttribute('aria-valuemin', '0');
+    this.bar.setAttribute('aria-valuemax', '100');
+    this.bar.setAttribute('aria-valuenow', String(Math.round((share ?? 0) * 100)));
+    this.bar.setAttribute('aria-valuetext', words);
   }
 
-  private _drawConnection(): void {
-    const { connection, trans } = this._source;
-    this._connection.hidden = connection.state === 'connected';
+  private drawConnection(): void {
+    const { connection, trans } = this.source;
+    this.connection.hidden = connection.state === 'connected';
     setText(
-      this._connection,
+      this.connection,
       connection.state === 'reconnecting'
         ? ` · ${trans.__('reconnecting…')}`
         : connection.state === 'offline'
           ? ` · ${trans.__('offline: this is the last that is known')}`
           : '',
     );
-    this._drawStop();
+    this.drawStop();
   }
 
-  private async _cancel(event: MouseEvent): Promise<void> {
+  private async cancel(event: MouseEvent): Promise<void> {
     if (isRepeated(event)) {
       return; // the second of a double click would kill what the first asked to stop
     }
-    const force = this._phase === 'stopping';
-    this._asked = true;
-    this._error.hidden = true;
-    this._drawStop();
+    const force = this.phase === 'stopping';
+    this.asked = true;
+    this.error.hidden = true;
+    this.drawStop();
     try {
-      await this._source.actions.cancel(force);
+      await this.source.actions.cancel(force);
     } catch (error) {
-      this._asked = false;
-      this._say(error);
+      this.asked = false;
+      this.say(error);
     }
-    this._drawStop();
+    this.drawStop();
   }
 
-  private _say(error: unknown): void {
-    this._error.textContent = errorText(error);
-    this._error.hidden = false;
+  private say(error: unknown): void {
+    this.error.textContent = errorText(error);
+    this.error.hidden = false;
   }
 }
 

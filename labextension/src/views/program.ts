@@ -10,49 +10,49 @@ const MANIFEST = 'manifest.json';
 
 export class Program {
   readonly node = element('div', { class: 'jp-gpulayer-program' });
-  private readonly _trans: Translator;
-  private readonly _readSource: () => Promise<SourceFiles>;
-  private readonly _onRead: (words: string | null) => void;
-  private readonly _list: HTMLElement;
-  private readonly _bar = element('div', { class: 'jp-gpulayer-program-bar' });
-  private readonly _code: HTMLElement;
-  private readonly _note = element('p', { class: 'jp-gpulayer-note', role: 'status' });
-  private _files: SourceFile[] = [];
-  private _shown: SourceFile | null = null;
-  private _wanted: { path: string; line: number } | null = null;
-  private _reads = false;
+  private readonly trans: Translator;
+  private readonly readSource: () => Promise<SourceFiles>;
+  private readonly onRead: (words: string | null) => void;
+  private readonly list: HTMLElement;
+  private readonly bar = element('div', { class: 'jp-gpulayer-program-bar' });
+  private readonly code: HTMLElement;
+  private readonly note = element('p', { class: 'jp-gpulayer-note', role: 'status' });
+  private files: SourceFile[] = [];
+  private shown: SourceFile | null = null;
+  private wanted: { path: string; line: number } | null = null;
+  private reads = false;
 
   /**
    * @param onRead - told once what the source is made of: `3 cells, 2 modules`.
    */
   constructor(source: Pick<JobSource, 'trans' | 'readSource'>, onRead: (words: string | null) => void) {
     const { trans } = source;
-    this._trans = trans;
-    this._readSource = () => source.readSource();
-    this._onRead = onRead;
-    this._list = element('div', { class: 'jp-gpulayer-files', role: 'group', 'aria-label': trans.__('Files') });
-    this._code = element('div', {
+    this.trans = trans;
+    this.readSource = () => source.readSource();
+    this.onRead = onRead;
+    this.list = element('div', { class: 'jp-gpulayer-files', role: 'group', 'aria-label': trans.__('Files') });
+    this.code = element('div', {
       class: 'jp-gpulayer-code',
       tabindex: 0,
       role: 'region',
       'aria-label': trans.__('Source'),
     });
-    this.node.append(this._note, this._list, this._bar, this._code);
+    this.node.append(this.note, this.list, this.bar, this.code);
   }
 
   /** Read the source, once; again only where it failed before. */
   async read(): Promise<void> {
-    const trans = this._trans;
-    if (this._reads) {
+    const trans = this.trans;
+    if (this.reads) {
       return;
     }
-    this._reads = true;
-    this._note.textContent = trans.__('Reading the source…');
+    this.reads = true;
+    this.note.textContent = trans.__('Reading the source…');
     try {
-      this._take(await this._readSource());
+      this.take(await this.readSource());
     } catch (error) {
-      this._reads = false;
-      this._note.replaceChildren(
+      this.reads = false;
+      this.note.replaceChildren(
         errorText(error),
         ' ',
         button(trans.__('Try again'), () => void this.read()),
@@ -62,75 +62,75 @@ export class Program {
 
   /** Show a line, when the source is there. */
   show(path: string, line: number): void {
-    this._wanted = { path, line };
-    const file = this._files.find(one => one.path === path);
+    this.wanted = { path, line };
+    const file = this.files.find(one => one.path === path);
     if (file) {
-      this._showFile(file);
+      this.showFile(file);
     }
   }
 
-  private _take(found: SourceFiles): void {
-    const trans = this._trans;
-    this._files = [...found.files].sort((one, other) => weight(one, found.script) - weight(other, found.script));
-    this._onRead(summary(found, trans));
+  private take(found: SourceFiles): void {
+    const trans = this.trans;
+    this.files = [...found.files].sort((one, other) => weight(one, found.script) - weight(other, found.script));
+    this.onRead(summary(found, trans));
     const more = found.more_files
       ? trans._n('%1 more file travels with the job', '%1 more files travel with the job', found.more_files)
       : '';
-    setText(this._note, this._files.length ? more : trans.__('No source travelled with this job.'));
-    this._note.hidden = !this._note.textContent;
-    this._list.replaceChildren(
-      ...this._files.map(file =>
-        button(file.path, () => this._showFile(file), {
+    setText(this.note, this.files.length ? more : trans.__('No source travelled with this job.'));
+    this.note.hidden = !this.note.textContent;
+    this.list.replaceChildren(
+      ...this.files.map(file =>
+        button(file.path, () => this.showFile(file), {
           class: 'jp-gpulayer-button jp-gpulayer-file',
           'aria-pressed': 'false',
         }),
       ),
     );
-    this._list.hidden = this._files.length < 2;
-    const first = this._files.find(file => file.path === this._wanted?.path) ?? this._files[0];
+    this.list.hidden = this.files.length < 2;
+    const first = this.files.find(file => file.path === this.wanted?.path) ?? this.files[0];
     if (first) {
-      this._showFile(first);
+      this.showFile(first);
     }
   }
 
-  private _showFile(file: SourceFile): void {
-    const trans = this._trans;
+  private showFile(file: SourceFile): void {
+    const trans = this.trans;
     const text = file.text;
-    [...this._list.children].forEach((one, index) =>
-      one.setAttribute('aria-pressed', String(this._files[index] === file)),
+    [...this.list.children].forEach((one, index) =>
+      one.setAttribute('aria-pressed', String(this.files[index] === file)),
     );
-    if (this._shown !== file) {
-      this._shown = file;
+    if (this.shown !== file) {
+      this.shown = file;
       const lines = text === null ? 0 : lineCount(text);
       const facts = [file.path, bytes(file.size_bytes), text === null ? null : trans._n('%1 line', '%1 lines', lines)];
-      this._bar.replaceChildren(
+      this.bar.replaceChildren(
         element('span', { class: 'jp-gpulayer-note' }, facts.filter(Boolean).join(' · ')),
         ...(text === null ? [] : [copyButton(() => text, trans.__('Copy %1', file.path), trans)]),
       );
-      this._code.replaceChildren(
+      this.code.replaceChildren(
         ...(text === null
           ? [element('p', { class: 'jp-gpulayer-note' }, trans.__('No text, or too large to be shown here.'))]
           : codeOf(text, lines)),
       );
-      this._code.scrollTop = 0;
+      this.code.scrollTop = 0;
     }
-    this._markLine(file);
+    this.markLine(file);
   }
 
-  private _markLine(file: SourceFile): void {
-    this._code.querySelector('.jp-gpulayer-marked-line')?.remove();
-    const wanted = this._wanted;
-    this._wanted = null;
+  private markLine(file: SourceFile): void {
+    this.code.querySelector('.jp-gpulayer-marked-line')?.remove();
+    const wanted = this.wanted;
+    this.wanted = null;
     if (wanted?.path !== file.path || file.text === null) {
       return;
     }
     const place = element('div', { class: 'jp-gpulayer-marked-line' });
     place.style.setProperty('--gpulayer-line', String(wanted.line - 1));
-    this._code.append(place);
+    this.code.append(place);
     // In its box; the page moves no further than to show the box.
-    this._code.scrollTop = place.offsetTop - this._code.clientHeight / 2;
-    this._code.scrollIntoView({ block: 'nearest' });
-    this._code.focus({ preventScroll: true });
+    this.code.scrollTop = place.offsetTop - this.code.clientHeight / 2;
+    this.code.scrollIntoView({ block: 'nearest' });
+    this.code.focus({ preventScroll: true });
   }
 }
 

@@ -13,64 +13,64 @@ const MOST_ROWS = 16;
 
 export class Ranks {
   readonly node = element('div', { class: 'jp-gpulayer-ranks' });
-  private readonly _trans: Translator;
-  private readonly _choose: (rank: number) => void;
-  private readonly _grid: HTMLElement;
-  private readonly _summary = element('p', { class: 'jp-gpulayer-note' });
-  private readonly _table = element('div', { class: 'jp-gpulayer-scroll', tabindex: 0, role: 'region' });
-  private readonly _all: HTMLButtonElement;
-  private _rows: RankRow[] = [];
-  private _drawn = '';
-  private _showsAll = false;
-  private _current = 0;
+  private readonly trans: Translator;
+  private readonly choose: (rank: number) => void;
+  private readonly grid: HTMLElement;
+  private readonly summary = element('p', { class: 'jp-gpulayer-note' });
+  private readonly table = element('div', { class: 'jp-gpulayer-scroll', tabindex: 0, role: 'region' });
+  private readonly all: HTMLButtonElement;
+  private rows: RankRow[] = [];
+  private drawn = '';
+  private showsAll = false;
+  private current = 0;
 
   constructor(trans: Translator, choose: (rank: number) => void) {
-    this._trans = trans;
-    this._choose = choose;
-    this._grid = element('div', { class: 'jp-gpulayer-grid', role: 'toolbar', 'aria-label': trans.__('Ranks') });
-    this._grid.addEventListener('keydown', event => this._move(event));
-    this._table.setAttribute('aria-label', trans.__('Table of ranks'));
-    this._all = button('', () => this._toggle(), { 'aria-expanded': 'false' });
-    this.node.append(this._summary, this._grid, this._table, this._all);
+    this.trans = trans;
+    this.choose = choose;
+    this.grid = element('div', { class: 'jp-gpulayer-grid', role: 'toolbar', 'aria-label': trans.__('Ranks') });
+    this.grid.addEventListener('keydown', event => this.move(event));
+    this.table.setAttribute('aria-label', trans.__('Table of ranks'));
+    this.all = button('', () => this.toggle(), { 'aria-expanded': 'false' });
+    this.node.append(this.summary, this.grid, this.table, this.all);
   }
 
   update(status: JobStatus): void {
-    const rows = rankRows(status, this._trans);
+    const rows = rankRows(status, this.trans);
     const key = JSON.stringify(rows);
-    if (key !== this._drawn) {
-      this._drawn = key;
-      this._rows = rows;
-      this._draw();
+    if (key !== this.drawn) {
+      this.drawn = key;
+      this.rows = rows;
+      this.draw();
     }
   }
 
-  private _draw(): void {
-    const rows = this._rows;
+  private draw(): void {
+    const rows = this.rows;
     const isMany = rows.length > MOST_ROWS;
-    const focused = this._focused();
+    const focused = this.focused();
     const odd = oddOnes(rows);
-    this._grid.hidden = this._all.hidden = !isMany;
-    this._summary.hidden = !isMany;
+    this.grid.hidden = this.all.hidden = !isMany;
+    this.summary.hidden = !isMany;
     if (isMany) {
-      this._grid.replaceChildren(...rows.map(row => this._cell(row)));
-      this._summary.textContent = summary(rows, this._trans);
+      this.grid.replaceChildren(...rows.map(row => this.cell(row)));
+      this.summary.textContent = summary(rows, this.trans);
       setText(
-        this._all,
-        this._showsAll ? this._trans.__('Only those that stand out') : this._trans.__('All %1 as a table', rows.length),
+        this.all,
+        this.showsAll ? this.trans.__('Only those that stand out') : this.trans.__('All %1 as a table', rows.length),
       );
-      this._all.setAttribute('aria-expanded', String(this._showsAll));
+      this.all.setAttribute('aria-expanded', String(this.showsAll));
     }
     const shown =
-      isMany && !this._showsAll ? odd.slice(0, MOST_ROWS) : [...odd, ...rows.filter(row => !odd.includes(row))];
-    this._table.hidden = !shown.length;
-    this._table.replaceChildren(this._tableOf(shown));
+      isMany && !this.showsAll ? odd.slice(0, MOST_ROWS) : [...odd, ...rows.filter(row => !odd.includes(row))];
+    this.table.hidden = !shown.length;
+    this.table.replaceChildren(this.tableOf(shown));
     if (focused !== null) {
       this.node.querySelector<HTMLElement>(focused)?.focus();
     }
   }
 
-  private _tableOf(rows: readonly RankRow[]): HTMLElement {
-    const trans = this._trans;
+  private tableOf(rows: readonly RankRow[]): HTMLElement {
+    const trans = this.trans;
     const notes = rows.some(row => row.note !== null);
     const launchers = rows.some(row => row.launcher !== null);
     const heads = [
@@ -87,17 +87,17 @@ export class Ranks {
       'table',
       { class: 'jp-gpulayer-table' },
       element('thead', {}, head),
-      element('tbody', {}, ...rows.map(row => this._row(row, launchers, notes))),
+      element('tbody', {}, ...rows.map(row => this.row(row, launchers, notes))),
     );
   }
 
-  private _row(row: RankRow, launchers: boolean, notes: boolean): HTMLElement {
+  private row(row: RankRow, launchers: boolean, notes: boolean): HTMLElement {
     const where =
       row.host !== null && row.host !== row.worker ? `${row.worker ?? ''} (${row.host})` : (row.worker ?? '–');
-    const choose = button(String(row.rank), () => this._choose(row.rank), {
+    const choose = button(String(row.rank), () => this.choose(row.rank), {
       class: 'jp-gpulayer-link',
       'data-row': row.rank,
-      'aria-label': this._trans.__('Show the output of rank %1', row.rank),
+      'aria-label': this.trans.__('Show the output of rank %1', row.rank),
     });
     return element(
       'tr',
@@ -112,22 +112,22 @@ export class Ranks {
     );
   }
 
-  private _cell(row: RankRow): HTMLElement {
-    const text = this._trans.__('Rank %1 on %2: %3', row.rank, row.worker ?? '–', row.state);
-    const cell = button('', () => this._choose(row.rank), {
+  private cell(row: RankRow): HTMLElement {
+    const text = this.trans.__('Rank %1 on %2: %3', row.rank, row.worker ?? '–', row.state);
+    const cell = button('', () => this.choose(row.rank), {
       class: `jp-gpulayer-button jp-gpulayer-cell jp-gpulayer-cell-${row.phase}`,
       title: text,
       'aria-label': text,
       'data-cell': row.rank,
-      tabindex: row.rank === this._current ? 0 : -1,
+      tabindex: row.rank === this.current ? 0 : -1,
     });
     cell.append(stateMark(row.phase));
     return cell;
   }
 
   /** Arrow keys go through the grid, which is one stop of the tabulator. */
-  private _move(event: KeyboardEvent): void {
-    const cells = [...this._grid.children] as HTMLElement[];
+  private move(event: KeyboardEvent): void {
+    const cells = [...this.grid.children] as HTMLElement[];
     const at = cells.indexOf(document.activeElement as HTMLElement);
     const step = stepOf(event.key, columnsOf(cells), cells.length);
     if (at < 0 || step === null) {
@@ -138,15 +138,15 @@ export class Ranks {
     cells[at]?.setAttribute('tabindex', '-1');
     next?.setAttribute('tabindex', '0');
     next?.focus();
-    this._current = Number(next?.dataset['cell'] ?? 0);
+    this.current = Number(next?.dataset['cell'] ?? 0);
   }
 
-  private _toggle(): void {
-    this._showsAll = !this._showsAll;
-    this._draw();
+  private toggle(): void {
+    this.showsAll = !this.showsAll;
+    this.draw();
   }
 
-  private _focused(): string | null {
+  private focused(): string | null {
     const active = document.activeElement;
     if (!(active instanceof HTMLElement) || !this.node.contains(active)) {
       return null;

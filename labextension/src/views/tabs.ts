@@ -20,8 +20,8 @@ interface Made {
 export class Tabs {
   readonly list: HTMLElement;
   readonly panels = element('div', { class: 'jp-gpulayer-panels' });
-  private readonly _tabs: Made[] = [];
-  private _selected: Made | null = null;
+  private readonly tabs: Made[] = [];
+  private opened: Made | null = null;
 
   constructor(label: string, tabs: readonly Tab[]) {
     this.list = element('div', { class: 'jp-gpulayer-tabs', role: 'tablist', 'aria-label': label, hidden: true });
@@ -49,71 +49,71 @@ export class Tabs {
         hidden: true,
       });
       const made: Made = { tab, button: control, panel, isDrawn: false };
-      control.addEventListener('click', () => this._select(made));
-      this._tabs.push(made);
+      control.addEventListener('click', () => this.open(made));
+      this.tabs.push(made);
       this.list.append(control);
       this.panels.append(panel);
     }
-    this.list.addEventListener('keydown', event => this._onKey(event));
+    this.list.addEventListener('keydown', event => this.onKey(event));
   }
 
   get selected(): string | null {
-    return this._selected?.tab.id ?? null;
+    return this.opened?.tab.id ?? null;
   }
 
   /** Offer a tab or not; the first that is offered is opened, and one that goes away leaves its place to it. */
   offer(id: string, isOffered: boolean): void {
-    const made = this._find(id);
+    const made = this.find(id);
     if (made === null || made.button.hidden !== isOffered) {
       return;
     }
     made.button.hidden = !isOffered;
-    this.list.hidden = this._offered().length < 2;
-    if (isOffered && this._selected === null) {
-      this._select(made);
-    } else if (!isOffered && this._selected === made) {
-      const first = this._offered()[0];
+    this.list.hidden = this.offered().length < 2;
+    if (isOffered && this.opened === null) {
+      this.open(made);
+    } else if (!isOffered && this.opened === made) {
+      const first = this.offered()[0];
       if (first) {
-        this._select(first);
+        this.open(first);
       }
     }
   }
 
   select(id: string): void {
-    const made = this._find(id);
+    const made = this.find(id);
     if (made !== null && !made.button.hidden) {
-      this._select(made);
+      this.open(made);
     }
   }
 
   /** For those whose control went with the panel that they left. */
   focus(): void {
-    this._selected?.button.focus();
+    this.opened?.button.focus();
   }
 
   setLabel(id: string, label: string): void {
-    const made = this._find(id);
+    const made = this.find(id);
     if (made !== null) {
       setText(made.button, label);
-      this._revealSelected();
+      this.revealOpened();
     }
   }
 
-  private _find(id: string): Made | null {
-    return this._tabs.find(made => made.tab.id === id) ?? null;
+  private find(id: string): Made | null {
+    return this.tabs.find(made => made.tab.id === id) ?? null;
   }
 
-  private _offered(): Made[] {
-    return this._tabs.filter(made => !made.button.hidden);
+  private offered(): Made[] {
+    return this.tabs.filter(made => !made.button.hidden);
   }
 
-  private _select(made: Made): void {
-    const before = this._selected;
+  private open(made: Made): void {
+    const before = this.opened;
     if (before === made) {
       return;
     }
-    this._selected = made;
-    for (const one of this._tabs) {
+    this.opened = made;
+    for (const one of this.tabs) {
       const isSelected = one === made;
       one.button.setAttribute('aria-selected', String(isSelected));
       one.button.tabIndex = isSelected ? 0 : -1;
@@ -123,25 +123,22 @@ export class Tabs {
       made.isDrawn = true;
       made.panel.append(made.tab.draw());
     }
-    this._revealSelected();
+    this.revealOpened();
     before?.tab.onShown?.(false);
     made.tab.onShown?.(true);
   }
 
   /** Where not all tabs fit, the open one is in sight; the page itself does not move. */
-  private _revealSelected(): void {
-    if (this._selected !== null) {
-      const [tab, list] = [this._selected.button, this.list].map(one => one.getBoundingClientRect()) as [
-        DOMRect,
-        DOMRect,
-      ];
+  private revealOpened(): void {
+    if (this.opened !== null) {
+      const [tab, list] = [this.opened.button, this.list].map(one => one.getBoundingClientRect()) as [DOMRect, DOMRect];
       this.list.scrollLeft += Math.max(0, tab.right - list.right) - Math.max(0, list.left - tab.left);
     }
   }
 
-  private _onKey(event: KeyboardEvent): void {
-    const offered = this._offered();
-    const at = offered.findIndex(made => made === this._selected);
+  private onKey(event: KeyboardEvent): void {
+    const offered = this.offered();
+    const at = offered.findIndex(made => made === this.opened);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: offered.length - 1 }[event.key];
     if (to === undefined || !offered.length) {
       return;
@@ -149,7 +146,7 @@ export class Tabs {
     const next = offered[(to + offered.length) % offered.length];
     event.preventDefault();
     if (next) {
-      this._select(next);
+      this.open(next);
       next.button.focus();
     }
   }

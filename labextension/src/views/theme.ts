@@ -46,28 +46,28 @@ function watch(): () => void {
 
 /** Reads custom properties as colours that a canvas takes: a property by itself may be a formula of others. */
 export class Inks {
-  private readonly _probe: HTMLElement;
-  private readonly _known = new Map<string, string>();
+  private readonly probe: HTMLElement;
+  private readonly known = new Map<string, string>();
 
   /** @param probe - an element of the view, which is not seen. */
   constructor(probe: HTMLElement) {
-    this._probe = probe;
+    this.probe = probe;
   }
 
   get(property: string): string {
-    let known = this._known.get(property);
+    let known = this.known.get(property);
     if (known === undefined) {
-      this._probe.style.color = `var(${property})`;
-      known = getComputedStyle(this._probe).color || 'gray';
-      this._known.set(property, known);
+      this.probe.style.color = `var(${property})`;
+      known = getComputedStyle(this.probe).color || 'gray';
+      this.known.set(property, known);
     }
     return known;
   }
 
   /** Read all again; true where any has changed. */
   refresh(): boolean {
-    const before = [...this._known];
-    this._known.clear();
+    const before = [...this.known];
+    this.known.clear();
     return before.filter(([property, colour]) => this.get(property) !== colour).length > 0;
   }
 }

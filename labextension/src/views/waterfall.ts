@@ -8,84 +8,84 @@ import { duration } from './units';
 
 export class Waterfall {
   readonly node = element('div', { class: 'jp-gpulayer-waterfall' });
-  private readonly _trans: Translator;
-  private readonly _now: () => number;
-  private readonly _title = element('span', { class: 'jp-gpulayer-waterfall-title' });
-  private readonly _select: HTMLSelectElement;
-  private readonly _picker: HTMLElement;
-  private readonly _reason = element('p', { class: 'jp-gpulayer-note', hidden: true });
-  private readonly _rows = element('div', { class: 'jp-gpulayer-spans', role: 'table' });
-  private _status: JobStatus | null = null;
+  private readonly trans: Translator;
+  private readonly now: () => number;
+  private readonly title = element('span', { class: 'jp-gpulayer-waterfall-title' });
+  private readonly select: HTMLSelectElement;
+  private readonly picker: HTMLElement;
+  private readonly reason = element('p', { class: 'jp-gpulayer-note', hidden: true });
+  private readonly rows = element('div', { class: 'jp-gpulayer-spans', role: 'table' });
+  private status: JobStatus | null = null;
   /** What a person chose; the rank that is shown may be another, where that one is not there. */
-  private _chosen: number | null = null;
-  private _rank: number | null = null;
+  private chosen: number | null = null;
+  private rank: number | null = null;
 
   constructor(trans: Translator, now: () => number) {
-    this._trans = trans;
-    this._now = now;
+    this.trans = trans;
+    this.now = now;
     const id = uniqueId('rank');
-    this._select = element('select', { id, class: 'jp-gpulayer-select' });
-    this._select.addEventListener('change', () => {
-      this._chosen = this._rank = Number(this._select.value);
-      this._draw();
+    this.select = element('select', { id, class: 'jp-gpulayer-select' });
+    this.select.addEventListener('change', () => {
+      this.chosen = this.rank = Number(this.select.value);
+      this.draw();
     });
-    this._picker = element('span', {}, element('label', { for: id }, trans.__('Rank')), ' ', this._select);
-    this._rows.setAttribute('aria-label', trans.__('Steps of the start-up'));
+    this.picker = element('span', {}, element('label', { for: id }, trans.__('Rank')), ' ', this.select);
+    this.rows.setAttribute('aria-label', trans.__('Steps of the start-up'));
     this.node.append(
-      element('div', { class: 'jp-gpulayer-waterfall-head' }, this._title, this._picker),
-      this._reason,
-      this._rows,
+      element('div', { class: 'jp-gpulayer-waterfall-head' }, this.title, this.picker),
+      this.reason,
+      this.rows,
     );
   }
 
   update(status: JobStatus): void {
-    const before = this._status;
-    this._status = status;
+    const before = this.status;
+    this.status = status;
     const ranks = outcomesOf(status).filter(rank => Object.keys(rank.marks).length);
-    this._picker.hidden = ranks.length < 2;
+    this.picker.hidden = ranks.length < 2;
     if (before === null || outcomesOf(before).length !== outcomesOf(status).length) {
-      this._select.replaceChildren(...ranks.map(rank => element('option', { value: rank.rank }, String(rank.rank))));
+      this.select.replaceChildren(...ranks.map(rank => element('option', { value: rank.rank }, String(rank.rank))));
     }
     const known = ranks.map(rank => rank.rank);
-    const wanted = [this._chosen, status.failure?.rank, known[0]];
-    this._rank = wanted.find(rank => rank !== null && rank !== undefined && known.includes(rank)) ?? null;
-    if (this._rank !== null) {
-      this._select.value = String(this._rank);
+    const wanted = [this.chosen, status.failure?.rank, known[0]];
+    this.rank = wanted.find(rank => rank !== null && rank !== undefined && known.includes(rank)) ?? null;
+    if (this.rank !== null) {
+      this.select.value = String(this.rank);
     }
-    this._draw();
+    this.draw();
   }
 
-  private _draw(): void {
-    const status = this._status;
+  private draw(): void {
+    const status = this.status;
     if (status === null) {
       return;
     }
-    const spans = spansOf(status, status.ended_at === null ? this._now() : null);
-    const shown = this._shown(spans);
+    const spans = spansOf(status, status.ended_at === null ? this.now() : null);
+    const shown = this.shown(spans);
     const startUp = shown.filter(isStartUp);
     // Work that takes hours must not shrink its start to nothing: the scale ends with the start-up.
     const scale = Math.max(...startUp.map(span => span.end), 1e-6);
-    const outcome = outcomesOf(status).find(rank => rank.rank === this._rank) ?? null;
+    const outcome = outcomesOf(status).find(rank => rank.rank === this.rank) ?? null;
     const first = shown.find(span => span.mark === 'first_step') ?? shown.find(span => span.mark === 'entered') ?? null;
     const parts = [
-      this._rank === null ? this._trans.__('Start-up') : this._trans.__('Start-up of rank %1', this._rank),
-      first && firstWords(first, this._trans),
+      this.rank === null ? this.trans.__('Start-up') : this.trans.__('Start-up of rank %1', this.rank),
+      first && firstWords(first, this.trans),
       outcome && (outcome.launcher ?? outcome.start),
     ];
-    this._title.textContent = parts.filter(Boolean).join(' · ');
-    this._reason.hidden = !outcome?.cold_reason;
-    this._reason.textContent = outcome?.cold_reason ? this._trans.__('Not started warm: %1', outcome.cold_reason) : '';
-    this._rows.replaceChildren(...shown.map(span => this._row(span, scale)));
+    this.title.textContent = parts.filter(Boolean).join(' · ');
+    this.reason.hidden = !outcome?.cold_reason;
+    this.reason.textContent = outcome?.cold_reason ? this.trans.__('Not started warm: %1', outcome.cold_reason) : '';
+    this.rows.replaceChildren(...shown.map(span => this.row(span, scale)));
   }
 
   /** Up to the placement the job's own steps, then the rank's; without marks the job's own alone. */
-  private _shown(spans: readonly Span[]): Span[] {
-    const ofRank = spans.filter(span => span.rank !== null && span.rank === this._rank);
+  private shown(spans: readonly Span[]): Span[] {
+    const ofRank = spans.filter(span => span.rank !== null && span.rank === this.rank);
     const ofJob = spans.filter(span => span.rank === null);
     return ofRank.length ? [...ofJob.filter(span => span.step.endsWith('queued')), ...ofRank] : ofJob;
   }
 
-  private _row(span: Span, scale: number): HTMLElement {
+  private row(span: Span, scale: number): HTMLElement {
     const isBeyond = span.start >= scale && !isStartUp(span);
     const [from, to] = [share(span.start, scale), share(span.end, scale)];
     const bar = element('span', {
@@ -99,12 +99,12 @@ export class Waterfall {
     return element(
       'div',
       { class: 'jp-gpulayer-span-row', role: 'row' },
-      element('span', { role: 'rowheader', class: 'jp-gpulayer-span-name' }, stepWords(span.step, this._trans)),
+      element('span', { role: 'rowheader', class: 'jp-gpulayer-span-name' }, stepWords(span.step, this.trans)),
       element('span', { class: 'jp-gpulayer-track', 'aria-hidden': 'true' }, bar),
       element(
         'span',
         { role: 'cell', class: 'jp-gpulayer-span-time' },
-        span.soFar ? this._trans.__('%1 so far', time) : time,
+        span.soFar ? this.trans.__('%1 so far', time) : time,
       ),
     );
   }

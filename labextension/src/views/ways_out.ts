@@ -11,52 +11,52 @@ import type { Phase } from './state_marks';
 
 export class WaysOut {
   readonly node = element('div', { class: 'jp-gpulayer-waits', hidden: true });
-  private readonly _words = element('div', { class: 'jp-gpulayer-waits-words' });
-  private readonly _actions = element('div', { class: 'jp-gpulayer-actions' });
-  private readonly _source: JobSource;
-  private readonly _onError: (error: unknown) => void;
-  private _said = '';
-  private _offered = '';
-  private _phase: Phase | null = null;
+  private readonly words = element('div', { class: 'jp-gpulayer-waits-words' });
+  private readonly actions = element('div', { class: 'jp-gpulayer-actions' });
+  private readonly source: JobSource;
+  private readonly onError: (error: unknown) => void;
+  private said = '';
+  private offered = '';
+  private phase: Phase | null = null;
   /** When the job was told to stop; null where that was before it was seen. */
-  private _stoppingSince: number | null = null;
+  private stoppingSince: number | null = null;
 
   constructor(source: JobSource, onError: (error: unknown) => void) {
-    this._source = source;
-    this._onError = onError;
-    this.node.append(this._words, this._actions);
+    this.source = source;
+    this.onError = onError;
+    this.node.append(this.words, this.actions);
   }
 
   /** @param now - seconds by the clock that the job's times are told by. */
   update(status: JobStatus, now: number): void {
     const phase = phaseOfStatus(status);
-    if (phase !== this._phase) {
-      this._stoppingSince = phase === 'stopping' && this._phase !== null ? now : null;
-      this._phase = phase;
+    if (phase !== this.phase) {
+      this.stoppingSince = phase === 'stopping' && this.phase !== null ? now : null;
+      this.phase = phase;
     }
     const waits = (phase === 'queued' || phase === 'starting') && status.waiting_for !== null;
-    const said = waits ? this._waitingWords(status, now) : phase === 'stopping' ? this._stoppingWords(status, now) : '';
+    const said = waits ? this.waitingWords(status, now) : phase === 'stopping' ? this.stoppingWords(status, now) : '';
     this.node.hidden = !said;
-    if (said !== this._said) {
-      this._said = said;
-      this._words.replaceChildren(sentence(said));
+    if (said !== this.said) {
+      this.said = said;
+      this.words.replaceChildren(sentence(said));
     }
     // The words change with every device that is taken; a join command that somebody copies stays.
-    const offered = waits ? `${this._workersOf(status)} ${this._isHelped(status)}` : '';
-    if (offered !== this._offered) {
-      this._offered = offered;
-      this._actions.replaceChildren(...(waits ? this._waysOut(status) : []));
+    const offered = waits ? `${this.workersOf(status)} ${this.isHelped(status)}` : '';
+    if (offered !== this.offered) {
+      this.offered = offered;
+      this.actions.replaceChildren(...(waits ? this.waysOut(status) : []));
     }
   }
 
-  private _waitingWords(status: JobStatus, now: number): string {
-    const hint = this._phase === 'starting' ? startingWords(status, now, this._source.trans) : null;
+  private waitingWords(status: JobStatus, now: number): string {
+    const hint = this.phase === 'starting' ? startingWords(status, now, this.source.trans) : null;
     return [upperFirst(status.waiting_for ?? ''), hint].filter(Boolean).join('. ');
   }
 
-  private _stoppingWords(status: JobStatus, now: number): string {
-    const { trans, actions } = this._source;
-    const since = this._stoppingSince;
+  private stoppingWords(status: JobStatus, now: number): string {
+    const { trans, actions } = this.source;
+    const since = this.stoppingSince;
     const left = since === null ? null : since + status.spec.grace_seconds - now;
     const words = stoppingWords(status, left, trans);
     if (words === null || (left !== null && left <= 0)) {
@@ -68,27 +68,27 @@ export class WaysOut {
     return `${words} ${sooner}`;
   }
 
-  private _workersOf(status: JobStatus): number {
-    return this._source.actions.startLocalWorkers ? (status.waiting?.local_workers ?? 0) : 0;
+  private workersOf(status: JobStatus): number {
+    return this.source.actions.startLocalWorkers ? (status.waiting?.local_workers ?? 0) : 0;
   }
 
-  private _isHelped(status: JobStatus): boolean {
-    return Boolean(this._source.actions.joinCommand) && HELPED_BY_WORKERS.includes(status.waiting?.reason ?? '');
+  private isHelped(status: JobStatus): boolean {
+    return Boolean(this.source.actions.joinCommand) && HELPED_BY_WORKERS.includes(status.waiting?.reason ?? '');
   }
 
-  private _waysOut(status: JobStatus): Node[] {
-    const { trans } = this._source;
+  private waysOut(status: JobStatus): Node[] {
+    const { trans } = this.source;
     const found: Node[] = [];
-    const workers = this._workersOf(status);
+    const workers = this.workersOf(status);
     if (workers > 0) {
       const text = trans._n('Start %1 local worker', 'Start %1 local workers', workers);
-      const start = button(text, () => void this._startWorkers(start, workers), {
+      const start = button(text, () => void this.startWorkers(start, workers), {
         class: 'jp-gpulayer-button jp-gpulayer-first',
       });
       found.push(start);
     }
-    if (this._isHelped(status)) {
-      const join = button(trans.__('Add a worker…'), () => void this._showJoin(join), {
+    if (this.isHelped(status)) {
+      const join = button(trans.__('Add a worker…'), () => void this.showJoin(join), {
         title: trans.__('Shows the command that makes another machine a worker'),
       });
       found.push(join);
@@ -96,8 +96,8 @@ export class WaysOut {
     return found;
   }
 
-  private async _startWorkers(pressed: HTMLButtonElement, workers: number): Promise<void> {
-    const { actions, trans } = this._source;
+  private async startWorkers(pressed: HTMLButtonElement, workers: number): Promise<void> {
+    const { actions, trans } = this.source;
     setBusy(pressed, true);
     pressed.textContent = trans._n('Starting %1 worker…', 'Starting %1 workers…', workers);
     try {
@@ -105,12 +105,12 @@ export class WaysOut {
     } catch (error) {
       setBusy(pressed, false);
       pressed.textContent = trans._n('Start %1 local worker', 'Start %1 local workers', workers);
-      this._onError(error);
+      this.onError(error);
     }
   }
 
-  private async _showJoin(pressed: HTMLButtonElement): Promise<void> {
-    const { actions, trans } = this._source;
+  private async showJoin(pressed: HTMLButtonElement): Promise<void> {
+    const { actions, trans } = this.source;
     setBusy(pressed, true);
     try {
       const command = (await actions.joinCommand?.()) ?? '';
@@ -123,7 +123,7 @@ export class WaysOut {
       copy.focus();
     } catch (error) {
       setBusy(pressed, false);
-      this._onError(error);
+      this.onError(error);
     }
   }
 }

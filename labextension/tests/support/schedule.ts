@@ -5,7 +5,7 @@ export class HandSchedule implements Schedule {
   soonWork: (() => void)[] = [];
   laterWork: (() => void)[] = [];
   slices = 0;
-  private _now = 0;
+  private time = 0;
 
   soon(work: () => void): void {
     this.soonWork.push(work);
@@ -16,8 +16,8 @@ export class HandSchedule implements Schedule {
   }
 
   now(): number {
-    this._now += 1;
-    return this._now;
+    this.time += 1;
+    return this.time;
   }
 
   /** Do all that waits, the soon before the later. */

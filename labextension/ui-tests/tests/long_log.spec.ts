@@ -41,7 +41,12 @@ for number in range(100_000):
 /** To the first line that the page has, and back, a part of it each frame. */
 async function scrollThrough(log: Locator): Promise<void> {
   await log.evaluate(async node => {
-    const frame = (): Promise<void> => new Promise(resolve => requestAnimationFrame(() => resolve()));
+    const frame = (): Promise<void> =>
+      new Promise(resolve => {
+        requestAnimationFrame(() => {
+          resolve();
+        });
+      });
     for (const way of [-1, 1]) {
       const step = (way * (node.scrollHeight - node.clientHeight)) / 60;
       for (let turn = 0; turn < 60; turn += 1) {

@@ -52,7 +52,9 @@ test.describe('pictures', () => {
       await shoot(notebook.job, `failure${ending}`);
       await notebook.run(HOLD);
       await expect(notebook.job).toContainText('running');
-      await notebook.job.evaluate(node => node.setAttribute('data-holding', ''));
+      await notebook.job.evaluate(node => {
+        node.setAttribute('data-holding', '');
+      });
       await notebook.begin(submitsAlone('wide', 2, 2));
       await expect(notebook.job).toContainText('Add a worker…');
       await shoot(notebook.job, `waiting${ending}`);

@@ -21,26 +21,26 @@ const KEY_WIDTH = 27;
 export class Chart {
   readonly node: HTMLElement;
   isLog = false;
-  private readonly _options: ChartOptions;
-  private readonly _trans: Translator;
-  private readonly _keys = element('span', { class: 'jp-gpulayer-keys' });
-  private readonly _plot: HTMLElement;
-  private readonly _readout = element('div', { class: 'jp-gpulayer-readout', 'aria-hidden': 'true' });
-  private readonly _inks: Inks;
-  private readonly _resize = new ResizeObserver(() => this._fit());
-  private readonly _themed: Subscription;
-  private _data: ChartData | null = null;
-  private _uplot: uPlot | null = null;
-  private _shape = '';
-  private _at: number | null = null;
-  private _isReading = false;
+  private readonly options: ChartOptions;
+  private readonly trans: Translator;
+  private readonly keys = element('span', { class: 'jp-gpulayer-keys' });
+  private readonly plot: HTMLElement;
+  private readonly readout = element('div', { class: 'jp-gpulayer-readout', 'aria-hidden': 'true' });
+  private readonly inks: Inks;
+  private readonly resize = new ResizeObserver(() => this.fit());
+  private readonly themed: Subscription;
+  private data: ChartData | null = null;
+  private uplot: uPlot | null = null;
+  private shape = '';
+  private at: number | null = null;
+  private isReading = false;
 
   constructor(trans: Translator, options: ChartOptions) {
-    this._trans = trans;
-    this._options = options;
+    this.trans = trans;
+    this.options = options;
     const probe = element('span', { class: 'jp-gpulayer-probe', 'aria-hidden': 'true' });
-    this._inks = new Inks(probe);
-    this._plot = element('div', {
+    this.inks = new Inks(probe);
+    this.plot = element('div', {
       class: 'jp-gpulayer-plot',
       role: 'slider',
       tabindex: 0,
@@ -49,9 +49,9 @@ export class Chart {
       'aria-valuemax': 0,
       'aria-valuenow': 0,
     });
-    this._plot.style.height = `${options.height}px`;
-    this._plot.addEventListener('keydown', event => this._onKey(event));
-    this._plot.addEventListener('blur', () => this._read(null));
+    this.plot.style.height = `${options.height}px`;
+    this.plot.addEventListener('keydown', event => this.onKey(event));
+    this.plot.addEventListener('blur', () => this.read(null));
     this.node = element(
       'figure',
       { class: 'jp-gpulayer-chart' },
@@ -59,23 +59,23 @@ export class Chart {
         'figcaption',
         {},
         element('span', { class: 'jp-gpulayer-chart-title', title: options.title }, options.title),
-        this._keys,
+        this.keys,
       ),
-      this._plot,
-      this._readout,
+      this.plot,
+      this.readout,
       probe,
     );
-    this._resize.observe(this._plot);
-    this._themed = onThemeChange(() => {
-      if (this._inks.refresh()) {
-        this._uplot?.redraw(false);
+    this.resize.observe(this.plot);
+    this.themed = onThemeChange(() => {
+      if (this.inks.refresh()) {
+        this.uplot?.redraw(false);
       }
     });
   }
 
   draw(data: ChartData): void {
-    this._data = data;
-    const width = this._width();
+    this.data = data;
+    const width = this.width();
     if (width <= 0) {
       return; // not on the page, or in a tab that is not open: the size comes when it is
     }
@@ -87,43 +87,43 @@ export class Chart {
       data.bands.map(band => band.ink),
     ]);
     const columns = columnsOf(data, isLog);
-    if (this._uplot === null || shape !== this._shape) {
-      this._shape = shape;
-      this._uplot?.destroy();
-      this._drawKeys(data);
-      this._uplot = new uPlot(this._uplotOptions(data, width, isLog), columns, this._plot);
+    if (this.uplot === null || shape !== this.shape) {
+      this.shape = shape;
+      this.uplot?.destroy();
+      this.drawKeys(data);
+      this.uplot = new uPlot(this.uplotOptions(data, width, isLog), columns, this.plot);
     } else {
-      this._uplot.setData(columns);
+      this.uplot.setData(columns);
     }
-    this._plot.setAttribute('aria-valuemax', String(Math.max(0, data.xs.length - 1)));
-    this._say();
+    this.plot.setAttribute('aria-valuemax', String(Math.max(0, data.xs.length - 1)));
+    this.say();
   }
 
   dispose(): void {
-    this._resize.disconnect();
-    this._themed.dispose();
-    this._uplot?.destroy();
-    this._uplot = null;
+    this.resize.disconnect();
+    this.themed.dispose();
+    this.uplot?.destroy();
+    this.uplot = null;
   }
 
-  private _width(): number {
-    return this._options.width?.() ?? this._plot.clientWidth;
+  private width(): number {
+    return this.options.width?.() ?? this.plot.clientWidth;
   }
 
-  private _fit(): void {
-    const width = this._width();
-    if (width <= 0 || this._data === null) {
+  private fit(): void {
+    const width = this.width();
+    if (width <= 0 || this.data === null) {
       return;
     }
-    if (this._uplot === null) {
-      this.draw(this._data);
-    } else if (Math.abs(this._uplot.width - width) >= 1) {
-      this._uplot.setSize({ width, height: this._options.height });
+    if (this.uplot === null) {
+      this.draw(this.data);
+    } else if (Math.abs(this.uplot.width - width) >= 1) {
+      this.uplot.setSize({ width, height: this.options.height });
     }
   }
 
-  private _uplotOptions(data: ChartData, width: number, isLog: boolean): uPlot.Options {
-    const ink = (property: string) => (): string => this._inks.get(property);
+  private uplotOptions(data: ChartData, width: number, isLog: boolean): uPlot.Options {
+    const ink = (property: string) => (): string => this.inks.get(property);
     const axis = {
       stroke: ink('--gpulayer-muted'),
       grid: { stroke: ink('--gpulayer-grid'), width: 1 },
@@ -145,7 +145,7 @@ export class Chart {
     const first = lines.length + 1;
     return {
       width,
-      height: this._options.height,
+      height: this.options.height,
       legend: { show: false },
       padding: [8, 14, 0, 0],
       scales: { x: { time: false }, y: isLog ? { distr: 3 } : {} },
@@ -169,43 +169,43 @@ export class Chart {
       series: [{}, ...lines, ...data.bands.flatMap(band => [edge(band.ink), edge(band.ink)])],
       bands: data.bands.map((band, index) => ({
         series: [first + index * 2 + 1, first + index * 2],
-        fill: () => faded(this._inks.get(lineInk(band.ink))),
+        fill: () => faded(this.inks.get(lineInk(band.ink))),
       })),
       hooks: {
-        setCursor: [chart => this._follow(chart)],
-        draw: [chart => this._drawEdges(chart)],
+        setCursor: [chart => this.follow(chart)],
+        draw: [chart => this.drawEdges(chart)],
       },
     };
   }
 
-  private _follow(chart: uPlot): void {
+  private follow(chart: uPlot): void {
     const at = chart.cursor.idx ?? null;
-    if (at !== this._at) {
-      this._at = at;
-      this._say();
+    if (at !== this.at) {
+      this.at = at;
+      this.say();
     }
   }
 
   /** What stands there, or without a place the newest. */
-  private _say(): void {
-    const data = this._data;
+  private say(): void {
+    const data = this.data;
     if (data === null || !data.xs.length) {
       return;
     }
-    const at = Math.min(this._at ?? data.xs.length - 1, data.xs.length - 1);
+    const at = Math.min(this.at ?? data.xs.length - 1, data.xs.length - 1);
     const text = data.textAt(at);
-    setText(this._readout, text);
-    this._readout.title = text;
+    setText(this.readout, text);
+    this.readout.title = text;
     // Read aloud only when a person moves the reading line: new values come all the time.
-    if (this._isReading || !this._plot.hasAttribute('aria-valuetext') || document.activeElement !== this._plot) {
-      this._plot.setAttribute('aria-valuenow', String(at));
-      this._plot.setAttribute('aria-valuetext', text);
+    if (this.isReading || !this.plot.hasAttribute('aria-valuetext') || document.activeElement !== this.plot) {
+      this.plot.setAttribute('aria-valuenow', String(at));
+      this.plot.setAttribute('aria-valuetext', text);
     }
   }
 
-  private _onKey(event: KeyboardEvent): void {
-    const last = (this._data?.xs.length ?? 0) - 1;
-    const from = this._at ?? last + 1;
+  private onKey(event: KeyboardEvent): void {
+    const last = (this.data?.xs.length ?? 0) - 1;
+    const from = this.at ?? last + 1;
     const to = {
       ArrowLeft: from - 1,
       ArrowRight: from + 1,
@@ -215,35 +215,35 @@ export class Chart {
       End: last,
     }[event.key];
     if (event.key === 'Escape') {
-      this._read(null);
+      this.read(null);
     } else if (to !== undefined && last >= 0) {
       event.preventDefault();
-      this._read(Math.min(last, Math.max(0, to)));
+      this.read(Math.min(last, Math.max(0, to)));
     }
   }
 
-  private _read(at: number | null): void {
-    const [chart, data] = [this._uplot, this._data];
-    if (chart === null || data === null || (at === null && this._at === null)) {
+  private read(at: number | null): void {
+    const [chart, data] = [this.uplot, this.data];
+    if (chart === null || data === null || (at === null && this.at === null)) {
       return;
     }
-    this._isReading = at !== null;
+    this.isReading = at !== null;
     const left = at === null ? -10 : chart.valToPos(data.xs[at] ?? 0, 'x');
     chart.setCursor({ left, top: at === null ? -10 : chart.over.clientHeight / 2 }, false);
-    this._at = at;
-    this._say();
-    this._isReading = false;
+    this.at = at;
+    this.say();
+    this.isReading = false;
   }
 
   /** An infinite value is a triangle at the edge that it lies beyond. */
-  private _drawEdges(chart: uPlot): void {
+  private drawEdges(chart: uPlot): void {
     const { ctx, bbox } = chart;
     const size = MARK * uPlot.pxRatio;
     ctx.save();
-    for (const mark of this._data?.edges ?? []) {
+    for (const mark of this.data?.edges ?? []) {
       const x = chart.valToPos(mark.x, 'x', true);
       const [edge, inwards] = mark.isHigh ? [bbox.top, size * 1.5] : [bbox.top + bbox.height, -size * 1.5];
-      ctx.fillStyle = this._inks.get(lineInk(mark.ink));
+      ctx.fillStyle = this.inks.get(lineInk(mark.ink));
       ctx.beginPath();
       ctx.moveTo(x, edge);
       ctx.lineTo(x - size, edge + inwards);
@@ -253,7 +253,7 @@ export class Chart {
     ctx.restore();
   }
 
-  private _drawKeys(data: ChartData): void {
+  private drawKeys(data: ChartData): void {
     const shown = data.lines.length > 1 ? data.lines.slice(0, KEYS_SHOWN) : [];
     const keys = shown.map((line, index) => {
       const key = element('span', { class: 'jp-gpulayer-key' }, sample(dashOf(data, index)), line.label);
@@ -261,9 +261,9 @@ export class Chart {
       return key;
     });
     const more = data.lines.length - shown.length;
-    const trans = this._trans;
+    const trans = this.trans;
     const band = data.isOverRanks ? trans.__('band: least to most over ranks') : trans.__('band: least to most');
-    this._keys.replaceChildren(
+    this.keys.replaceChildren(
       ...keys,
       ...(shown.length && more > 0 ? [trans.__('and %1 more', more)] : []),
       ...(data.bands.length && data.lines.length ? [element('span', {}, band)] : []),

@@ -46,7 +46,7 @@ export class RankSeries {
   add(index: number, value: MetricValue): void {
     const at = this.find(index);
     if (at === this.length || this.index[at] !== index) {
-      this._insert(at, index);
+      this.insert(at, index);
     }
     if (typeof value === 'number') {
       this.sum[at] = (this.sum[at] ?? 0) + value;
@@ -89,9 +89,9 @@ export class RankSeries {
     this.length = kept + 1;
   }
 
-  private _insert(at: number, index: number): void {
+  private insert(at: number, index: number): void {
     if (this.length === this.index.length) {
-      this._grow();
+      this.grow();
     }
     if (at < this.length) {
       for (const column of [this.index, this.sum, this.low, this.high, this.count, this.flags]) {
@@ -107,7 +107,7 @@ export class RankSeries {
     this.length += 1;
   }
 
-  private _grow(): void {
+  private grow(): void {
     const room = this.length * 2;
     const wider = <T extends Float64Array | Uint32Array | Uint8Array>(made: T, column: T): T => {
       made.set(column);
@@ -135,13 +135,13 @@ export class MetricSeries {
   width: number;
   /** Grows with each change. */
   version = 0;
-  private _most: number;
+  private most: number;
 
   constructor(name: string, axis: Axis, most: number) {
     this.name = name;
     this.axis = axis;
     this.width = FIRST_WIDTH[axis];
-    this._most = most;
+    this.most = most;
   }
 
   add(rank: number, x: number, value: MetricValue): void {
@@ -154,16 +154,16 @@ export class MetricSeries {
     series.last = value;
     series.lastX = x;
     this.version += 1;
-    while (series.length > this._most) {
-      this._halve();
+    while (series.length > this.most) {
+      this.halve();
     }
   }
 
   /** Keep to fewer buckets a rank from here on. */
   limit(most: number): void {
-    this._most = most;
+    this.most = most;
     while ([...this.ranks.values()].some(series => series.length > most)) {
-      this._halve();
+      this.halve();
     }
   }
 
@@ -180,7 +180,7 @@ export class MetricSeries {
     return index * this.width;
   }
 
-  private _halve(): void {
+  private halve(): void {
     this.width *= 2;
     for (const series of this.ranks.values()) {
       series.halve();

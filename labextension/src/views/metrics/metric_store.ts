@@ -39,15 +39,15 @@ export class MetricStore {
   readonly leftOut = new Set<string>();
   attempt = 0;
   readonly schedule: Schedule;
-  private readonly _waiting: MetricBatch[] = [];
-  private readonly _listeners = new Set<() => void>();
-  private _point = 0;
-  private _works = false;
-  private _tells = false;
-  private _isOver = false;
-  private _most = MOST_BUCKETS;
-  private _pointsSinceLook = 0;
-  private _begin: number | null = null;
+  private readonly waiting: MetricBatch[] = [];
+  private readonly listeners = new Set<() => void>();
+  private point = 0;
+  private works = false;
+  private tells = false;
+  private isOver = false;
+  private most = MOST_BUCKETS;
+  private pointsSinceLook = 0;
+  private begin: number | null = null;
 
   constructor(schedule: Schedule = BROWSER) {
     this.schedule = schedule;
@@ -55,92 +55,92 @@ export class MetricStore {
 
   /** Take a page; it is looked at a little later, piece by piece. */
   add(page: MetricPage): void {
-    this._waiting.push(...page.batches);
+    this.waiting.push(...page.batches);
     this.received = Math.max(this.received, page.received);
     this.kept = page.kept;
     this.lost = page.lost;
-    if (!this._works && this._waiting.length) {
-      this._works = true;
-      this.schedule.soon(() => this._work());
-    } else if (!this._waiting.length) {
-      this._tell();
+    if (!this.works && this.waiting.length) {
+      this.works = true;
+      this.schedule.soon(() => this.work());
+    } else if (!this.waiting.length) {
+      this.tell();
     }
   }
 
   /** Nothing is left to be looked at. */
   get isIdle(): boolean {
-    return !this._waiting.length;
+    return !this.waiting.length;
   }
 
   onChange(on: () => void): Subscription {
-    this._listeners.add(on);
-    return { dispose: () => this._listeners.delete(on) };
+    this.listeners.add(on);
+    return { dispose: () => this.listeners.delete(on) };
   }
 
   dispose(): void {
-    this._isOver = true;
-    this._waiting.length = 0;
-    this._listeners.clear();
+    this.isOver = true;
+    this.waiting.length = 0;
+    this.listeners.clear();
   }
 
-  private _work(): void {
+  private work(): void {
     const end = this.schedule.now() + SLICE_MS;
     let points = 0;
-    while (this._waiting.length && !this._isOver) {
-      const batch = this._waiting[0];
-      if (batch && this._startsOrGoesOn(batch)) {
-        while (this._point < batch.points.length) {
-          this._addPoint(batch, this._point);
-          this._point += 1;
+    while (this.waiting.length && !this.isOver) {
+      const batch = this.waiting[0];
+      if (batch && this.startsOrGoesOn(batch)) {
+        while (this.point < batch.points.length) {
+          this.addPoint(batch, this.point);
+          this.point += 1;
           points += 1;
           if (points % POINTS_BETWEEN_LOOKS === 0 && this.schedule.now() > end) {
-            this._tell();
-            this.schedule.soon(() => this._work());
+            this.tell();
+            this.schedule.soon(() => this.work());
             return;
           }
         }
       }
-      this._waiting.shift();
-      this._point = 0;
+      this.waiting.shift();
+      this.point = 0;
     }
-    this._works = false;
-    this._keepToRoom();
-    this._tell();
+    this.works = false;
+    this.keepToRoom();
+    this.tell();
   }
 
   /** Of an attempt before the newest nothing is drawn: its steps began at the same place. */
-  private _startsOrGoesOn(batch: MetricBatch): boolean {
+  private startsOrGoesOn(batch: MetricBatch): boolean {
     if (batch.attempt > this.attempt) {
       this.attempt = batch.attempt;
       this.series.clear();
-      this._begin = null;
+      this.begin = null;
     }
     return batch.attempt === this.attempt;
   }
 
-  private _addPoint(batch: MetricBatch, index: number): void {
+  private addPoint(batch: MetricBatch, index: number): void {
     const point = batch.points[index];
     if (!point) {
       return;
     }
     const [rank, step, time, values] = point;
-    this._begin ??= time;
-    const x = step ?? Math.max(0, time - this._begin);
+    this.begin ??= time;
+    const x = step ?? Math.max(0, time - this.begin);
     const axis: Axis = step === null ? 'time' : 'step';
     for (const name in values) {
       const value = values[name];
-      const series = value === undefined ? null : this._seriesOf(name, axis);
+      const series = value === undefined ? null : this.seriesOf(name, axis);
       if (series !== null && value !== undefined) {
         series.add(rank, x, value);
       }
     }
-    this._pointsSinceLook += 1;
-    if (this._pointsSinceLook >= 20_000) {
-      this._keepToRoom();
+    this.pointsSinceLook += 1;
+    if (this.pointsSinceLook >= 20_000) {
+      this.keepToRoom();
     }
   }
 
-  private _seriesOf(name: string, axis: Axis): MetricSeries | null {
+  private seriesOf(name: string, axis: Axis): MetricSeries | null {
     // A name that is said with a step and without has a chart of each: they have no axis in common.
     const key = axis === 'step' ? name : `${name}\u0000time`;
     const known = this.series.get(key);
@@ -151,31 +151,31 @@ export class MetricStore {
       this.leftOut.add(name);
       return null;
     }
-    const made = new MetricSeries(name, axis, this._most);
+    const made = new MetricSeries(name, axis, this.most);
     this.series.set(key, made);
     return made;
   }
 
-  private _keepToRoom(): void {
-    this._pointsSinceLook = 0;
+  private keepToRoom(): void {
+    this.pointsSinceLook = 0;
     const all = (): number => [...this.series.values()].reduce((sum, series) => sum + series.buckets, 0);
-    while (this._most > FEWEST_BUCKETS && all() > ALL_BUCKETS) {
-      this._most /= 2;
+    while (this.most > FEWEST_BUCKETS && all() > ALL_BUCKETS) {
+      this.most /= 2;
       for (const series of this.series.values()) {
-        series.limit(this._most);
+        series.limit(this.most);
       }
     }
   }
 
-  private _tell(): void {
-    if (this._tells) {
+  private tell(): void {
+    if (this.tells) {
       return;
     }
-    this._tells = true;
+    this.tells = true;
     this.schedule.later(() => {
-      this._tells = false;
-      if (!this._isOver) {
-        this._listeners.forEach(on => on());
+      this.tells = false;
+      if (!this.isOver) {
+        this.listeners.forEach(on => on());
       }
     }, TELL_MS);
   }

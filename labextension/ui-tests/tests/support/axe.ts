@@ -8,6 +8,8 @@ const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'];
 export async function expectNoViolations(page: Page, selector: string): Promise<void> {
   const { violations } = await new AxeBuilder({ page }).setLegacyMode().include(selector).withTags(TAGS).analyze();
   expect(
-    violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => `${node.html} ${node.failureSummary}`).join('\n')}`),
+    violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map(node => `${node.html} ${node.failureSummary ?? ''}`).join('\n')}`,
+    ),
   ).toEqual([]);
 }

@@ -48,7 +48,7 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
     },
     { scope: 'worker' },
   ],
-  sharedDesk: [async ({}, use) => use({ desk: null, restarts: 0 }), { scope: 'worker' }],
+  sharedDesk: [async ({ lab }, use) => use({ desk: null, restarts: lab.restarts }), { scope: 'worker' }],
   desk: async ({ ownPage, sharedDesk, window, lab, kind }, use) => {
     if (ownPage) {
       const desk = await openDesk(window, lab, kind);
@@ -92,7 +92,7 @@ export async function openPage(window: BrowserContext, lab: LabServer): Promise<
     null,
     null,
     '',
-    async () => undefined,
+    () => Promise.resolve(),
     null,
   );
 }

@@ -5,7 +5,13 @@ import type { Locator } from '@playwright/test';
 export async function linesOf(job: Locator): Promise<string[]> {
   return job.getByRole('log').evaluate(async log => {
     const frame = (): Promise<void> =>
-      new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(() => resolve())));
+      new Promise(resolve => {
+        requestAnimationFrame(() => {
+          requestAnimationFrame(() => {
+            resolve();
+          });
+        });
+      });
     const found = new Map<number, string>();
     log.scrollTop = 0;
     for (let before = -1; before !== log.scrollTop;) {

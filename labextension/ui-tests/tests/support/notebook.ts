@@ -25,6 +25,11 @@ interface OpenNotebook {
   };
 }
 
+/** Any widget in front: one that is no notebook has no such content, and a notebook has no model before it is loaded. */
+interface InFront {
+  content?: { model?: OpenNotebook['content']['model'] | null };
+}
+
 const EMPTY = {
   cells: [],
   metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
@@ -78,7 +83,7 @@ export class Notebook {
     await this.page.locator('.jp-NotebookPanel .jp-Notebook').waitFor({ timeout: 60_000 });
     await this.page.waitForFunction(
       () => {
-        const inFront = window.jupyterapp.shell.currentWidget as unknown as OpenNotebook | null;
+        const inFront = window.jupyterapp.shell.currentWidget as unknown as InFront | null;
         return (inFront?.content?.model?.sharedModel.cells.length ?? 0) > 0;
       },
       null,
@@ -141,7 +146,9 @@ export class Notebook {
   /** One of the front end's commands, to its end. */
   async command(id: string, args: Record<string, string | boolean> = {}): Promise<void> {
     await this.page.evaluate(
-      async ([command, values]) => void (await window.jupyterapp.commands.execute(command, values)),
+      async ([command, values]) => {
+        await window.jupyterapp.commands.execute(command, values);
+      },
       [id, args] as const,
     );
   }
@@ -196,7 +203,9 @@ export class Notebook {
 }
 
 export async function showJobs(page: Page): Promise<Locator> {
-  await page.evaluate(async () => void (await window.jupyterapp.commands.execute('gpulayer:show-jobs')));
+  await page.evaluate(async () => {
+    await window.jupyterapp.commands.execute('gpulayer:show-jobs');
+  });
   const jobs = page.getByRole('region', { name: 'GPUlayer jobs' });
   await expect(jobs).toBeVisible();
   return jobs;

@@ -9,6 +9,12 @@ const PYTHON = process.env.GPULAYER_PYTHON ?? path.resolve(FOLDER, '../../.venv/
 
 export type ServerKind = 'lab' | 'notebook' | 'user';
 
+/** What the process says to a command, as far as it is used by name. */
+interface Answer {
+  error?: string;
+  held?: number;
+}
+
 export class LabServer {
   /** With its base URL and a closing slash. */
   url = '';
@@ -36,12 +42,16 @@ export class LabServer {
   }
 
   async end(): Promise<void> {
-    const ended = new Promise<void>(resolve => this.child.once('exit', () => resolve()));
+    const ended = new Promise<void>(resolve => {
+      this.child.once('exit', () => {
+        resolve();
+      });
+    });
     this.child.stdin.end();
     await ended;
   }
 
-  private async ask(command: string): Promise<Record<string, unknown>> {
+  private async ask(command: string): Promise<Answer> {
     this.child.stdin.write(`${command}\n`);
     return this.answer();
   }
@@ -49,7 +59,7 @@ export class LabServer {
   private constructor(private readonly child: ChildProcessWithoutNullStreams) {
     child.stderr.on('data', (data: Buffer) => (this.said += data.toString()));
     createInterface({ input: child.stdout }).on('line', line => {
-      this.answers.push(JSON.parse(line));
+      this.answers.push(JSON.parse(line) as Answer);
       this.wake();
     });
     child.once('exit', () => {
@@ -58,21 +68,21 @@ export class LabServer {
     });
   }
 
-  private async answer(): Promise<Record<string, unknown>> {
+  private async answer(): Promise<Answer> {
     while (this.answers.length === 0) {
       if (this.isOver) {
         throw new Error(`The server for the tests has ended:\n${this.said.slice(-4000)}`);
       }
       await new Promise<void>(resolve => (this.wake = resolve));
     }
-    const answer = this.answers.shift() as Record<string, unknown>;
+    const answer = this.answers.shift() as Answer;
     if (answer.error !== undefined) {
-      throw new Error(String(answer.error));
+      throw new Error(answer.error);
     }
     return answer;
   }
 
-  private readonly answers: unknown[] = [];
+  private readonly answers: Answer[] = [];
   private wake: () => void = () => undefined;
   private isOver = false;
   private said = '';
