@@ -69,12 +69,16 @@ test.describe('pictures', () => {
       await notebook.job.scrollIntoViewIfNeeded();
       await expect(notebook.job.getByRole('log')).toContainText('step 220');
       await expect(notebook.job).toContainText('epoch 3 of 6');
+      await expect(notebook.job.getByRole('tab', { name: /^Metrics/ })).toBeVisible();
       await shoot(page, `jupyterlab${ending}`);
       await shoot(notebook.job, `job${ending}`);
+      await notebook.job.getByRole('tab', { name: /^Metrics/ }).click();
+      await expect(notebook.job.getByRole('tabpanel').locator('canvas').first()).toBeVisible();
+      await shoot(notebook.job, `metrics${ending}`);
+      await notebook.job.getByRole('tab', { name: /^Start-up/ }).click();
+      await shoot(notebook.job, `start-up${ending}`);
       if (theme === 'Light') {
         await shoot(page.getByRole('region', { name: 'GPUlayer jobs' }), `sidebar${ending}`);
-        await notebook.job.getByRole('tab', { name: /^Start-up/ }).click();
-        await shoot(notebook.job, `start-up${ending}`);
       }
       await notebook.interrupt();
       await notebook.hasEnded();
