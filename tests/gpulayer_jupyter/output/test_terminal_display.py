@@ -30,7 +30,8 @@ def test_a_pipe_gets_plain_lines() -> None:
     assert isinstance(terminal_place(), TerminalDisplay)
 
 
-def test_a_terminal_keeps_the_lines_and_in_the_end_one_headline() -> None:
+def test_a_terminal_keeps_the_lines_and_in_the_end_one_headline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")  # on a dumb one nothing is redrawn
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=200, highlight=False, markup=False, emoji=False)
     display = LiveTerminalDisplay(console)

@@ -31,26 +31,27 @@ MODULE = ViewsModule("d" * 64, "export function drawJob() {}", "")
 
 
 class Server:
-    """Answers one poll after another, as the test lets it."""
+    """Answers one poll after another in the order in which they came, as the test lets it."""
 
     def __init__(self) -> None:
         self.asked: list[ReadStream] = []
         self.calls: list[Any] = []
         self.answers: list[Callable[[ReadStream], StreamFrames]] = []
-        self._may_answer = threading.Semaphore(0)
         self._news = threading.Condition()
 
     def answer(self, make: Callable[[ReadStream], StreamFrames]) -> None:
-        self.answers.append(make)
-        self._may_answer.release()
+        with self._news:
+            self.answers.append(make)
+            self._news.notify_all()
 
     def call_patiently(self, name: str, request: ReadStream) -> StreamFrames:
         assert name == "read_stream"
         with self._news:
+            own = len(self.asked)
             self.asked.append(request)
             self._news.notify_all()
-        self._may_answer.acquire()
-        return self.answers.pop(0)(request)
+            self._news.wait_for(lambda: len(self.answers) > own)
+        return self.answers[own](request)
 
     def call(self, name: str, request: Any, **options: Any) -> Any:
         self.calls.append(request)
