@@ -18,6 +18,7 @@
     ├── ServerUnreachable    nobody answered, or what answered was not a control plane
     ├── SeveralServers       more than one live server of this home, and none was named
     ├── Unsupported          asked for what this platform, extra or control plane does not offer
+    ├── WrongEnvironment     a program was written with versions that break it on this worker
     ├── Interrupted          the wait was ended from outside before there was an answer
     ├── InternalError        a fault in GPUlayer itself, named by its log reference
     └── JobFailed            a job that ended badly, raised only by a call that asks for its result
@@ -206,6 +207,13 @@ class Unsupported(GPUlayerError):
 
     code = "unsupported"
     http_status = 501
+
+
+class WrongEnvironment(GPUlayerError):
+    """A program was written with versions that break it on this worker."""
+
+    code = "wrong_environment"
+    http_status = 409
 
 
 class Interrupted(GPUlayerError):

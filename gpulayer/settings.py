@@ -31,6 +31,8 @@ ORPHAN_LIMIT_SECONDS = 3600.0
 LOCAL_WORKER_IDLE_SECONDS = 60.0
 """A local worker with nothing to do and no server ends after this."""
 BUNDLE_LIMIT_BYTES = 256 * 1024 * 1024
+VALUE_LIMIT_MB = 64
+"""Of one value that is sent to a job or fetched from it; larger data are files."""
 ARTIFACT_PART_BYTES = 32 * 1024 * 1024
 """Jupyter refuses request bodies over 512 MB even when they are streamed; parts also resume."""
 LOG_CHUNK_BYTES = 64 * 1024
@@ -76,6 +78,11 @@ SETTINGS: tuple[Setting, ...] = (
             "`full`: what a control plane accepts is on the disk before its answer, a power cut included;"
             " `normal`: within a second, if that process lives as long (ADR-0031)."
         ),
+    ),
+    Setting(
+        name="GPULAYER_VALUE_LIMIT_MB",
+        default=str(VALUE_LIMIT_MB),
+        help="In a kernel: how large one value of `--send` and `--fetch` may be.",
     ),
     Setting(
         name="GPULAYER_WORK_DIR", default="the platform's cache folder", help="Where a worker keeps its cache and its jobs' workspaces."
@@ -155,6 +162,22 @@ def warm_mode() -> Literal["first", "ahead", "never"]:
 def preload() -> tuple[str, ...]:
     """Modules that ranks which start warm have imported already, besides torch: GPULAYER_PRELOAD, their names with commas between."""
     return tuple(name.strip() for name in os.environ.get("GPULAYER_PRELOAD", "").split(",") if name.strip())
+
+
+def value_limit_bytes() -> int:
+    """How large one value that is sent or fetched may be.
+
+    Raises:
+        ValueError: GPULAYER_VALUE_LIMIT_MB is no positive number.
+    """
+    chosen = os.environ.get("GPULAYER_VALUE_LIMIT_MB") or str(VALUE_LIMIT_MB)
+    try:
+        megabytes = float(chosen)
+    except ValueError:
+        megabytes = 0.0
+    if not 0 < megabytes < float("inf"):
+        raise ValueError(f"GPULAYER_VALUE_LIMIT_MB is {chosen!r}; it may be a positive number.")
+    return int(megabytes * 1_000_000)
 
 
 def os_user() -> str:

@@ -38,6 +38,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
             the script's own folder (a DistributedJob).
         cells: of a notebook's program, the execution counts of its cells in the order of the manifest, so that its lines can be told as
             lines of cells; they change from run to run, and so are no part of the source.
+        requirements: local path of a requirements file; the worker builds an environment of it, on top of its own packages, and keeps it.
 
     Raises:
         InvalidSpec: naming the field, what was asked and what is possible.
@@ -54,6 +55,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     retries: int = 0
     source: str | None = None
     cells: tuple[int, ...] = ()
+    requirements: str | None = None
 
     def __post_init__(self) -> None:
         _check_devices(self.devices)
@@ -89,6 +91,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         _check_seconds("grace_seconds", self.grace_seconds)
         if not _is_whole(self.retries) or self.retries < 0:
             raise InvalidSpec("Retries are a whole number from 0.", asked=f"retries={self.retries!r}")
+        if self.requirements is not None and (not isinstance(self.requirements, str) or not self.requirements.strip()):
+            raise InvalidSpec("The requirements are the path of a file.", asked=f"requirements={self.requirements!r}")
         # Lists are welcome from people; stored and sent they are one kind of value, so that equal requests compare equal.
         msgspec.structs.force_setattr(self, "requires", tuple(self.requires))
         msgspec.structs.force_setattr(self, "cells", tuple(self.cells))

@@ -15,12 +15,13 @@ from gpulayer.client.downloads import output_files
 from gpulayer.client.failures import device_text, job_failed, signal_name
 from gpulayer.client.status_text import bytes_text, duration_text
 from gpulayer.client.waterfall import Span, summarise_ranks
-from gpulayer.protocol import JobStatus, RankOutcome, TaskStatus
+from gpulayer.protocol import JobStatus, RankOutcome, TaskEnvironment, TaskStatus
 from gpulayer.spec import DistributedJob, node_count
 from gpulayer.states import JobState
 
 RANKS_SHOWN = 8  # what one screen holds with the steps of each; a node has seldom more devices
 ROWS_SHOWN = 16
+PACKAGES_SHOWN = 8
 BAR_CELLS = 20  # with the other columns within 80
 
 
@@ -35,6 +36,9 @@ def print_job(status: JobStatus, spans: Sequence[Span]) -> None:
         print()
         rows = [(task.node, task.state.value, task.worker, task.host, ", ".join(map(device_text, task.devices))) for task in status.tasks]
         _print_some(rows, ("node", "state", "worker", "host", "devices"), what="nodes")
+    if any(task.environment is not None for task in status.tasks):
+        print()
+        _print_environments(status)
     if any(task.ranks for task in status.tasks):
         print()
         _print_ranks(status)
@@ -95,6 +99,25 @@ def _launchers(status: JobStatus) -> str:
     if not used or set(used) == {status.spec.launcher}:
         return status.spec.launcher
     return f"{status.spec.launcher} asked; " + ", ".join(f"{name} for {_count(count, 'rank')}" for name, count in sorted(used.items()))
+
+
+def _print_environments(status: JobStatus) -> None:
+    """What the ranks found; nodes that found the same share a row."""
+    nodes: dict[tuple[str, str, str], list[int]] = {}
+    for task in status.tasks:
+        if task.environment is not None:
+            nodes.setdefault(_environment_cells(task.environment), []).append(task.node)
+    rows = [(", ".join(map(str, numbers)), *cells) for cells, numbers in nodes.items()]
+    _print_some(rows, ("node", "Python", "packages", "note"), what="environments")
+
+
+def _environment_cells(environment: TaskEnvironment) -> tuple[str, str, str]:
+    packages = [f"{name} {version}" for name, version in sorted(environment.packages.items())]
+    more = f" and {len(packages) - PACKAGES_SHOWN} more" if len(packages) > PACKAGES_SHOWN else ""
+    notes = ["of its requirements"] if environment.requirements is not None else []
+    if environment.differences:
+        notes.append("written with others: " + "; ".join(environment.differences[:PACKAGES_SHOWN]))
+    return environment.python, ", ".join(packages[:PACKAGES_SHOWN]) + more, ", ".join(notes)
 
 
 def _print_ranks(status: JobStatus) -> None:

@@ -80,6 +80,12 @@ def job_options(command: F) -> F:
                 help="What a rank may take to end when the job is cancelled or out of time.",
             ),
             click.option("--retries", type=COUNT, default=0, show_default=True, help="How often a failed or lost attempt is tried again."),
+            click.option(
+                "--requirements",
+                type=click.Path(dir_okay=False),
+                metavar="FILE",
+                help="A requirements file; the worker builds an environment of it, on top of its own packages, and keeps it.",
+            ),
         )
     ):
         command = option(command)

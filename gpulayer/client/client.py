@@ -20,7 +20,7 @@ from gpulayer.calls import CALLS
 from gpulayer.client.following import end_interrupted
 from gpulayer.client.job import Job
 from gpulayer.client.transport import Transport
-from gpulayer.client.uploads import upload_bundle, upload_inputs
+from gpulayer.client.uploads import upload_bundle, upload_inputs, upload_requirements
 from gpulayer.errors import Interrupted, InvalidSpec, NotAuthenticated, ServerUnreachable, TooManyCalls
 from gpulayer.protocol import (
     CreateJoinToken,
@@ -134,12 +134,15 @@ class Client:
             spec, source = _collect(spec)
         elif isinstance(spec, DistributedJob) and spec.script not in source.files:
             raise _no_script(spec.script, f"{len(source.files)} files")
+        # First: a line that means nothing elsewhere is told before anything is sent.
+        requirements = upload_requirements(self._transport, spec.requirements)
         request = SubmitJob(
             spec=spec,
             idempotency_key=idempotency_key or uuid.uuid4().hex,
             source=upload_bundle(self._transport, source) if source is not None else None,
             inputs=upload_inputs(self._transport, spec.inputs),
             lease_seconds=lease_seconds,
+            requirements=requirements,
         )
         try:
             return Job(self, self.call("submit", request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import threading
 import time
@@ -33,12 +34,13 @@ from gpulayer.protocol import (
     ReadLogs,
     ReadMetrics,
 )
-from gpulayer.settings import LONG_POLL_SECONDS
+from gpulayer.settings import LONG_POLL_SECONDS, value_limit_bytes
 from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
 
 if TYPE_CHECKING:
     from gpulayer.client.client import Client
+    from gpulayer.client.values import Values
 
 __all__ = ["Job", "LogLine"]
 
@@ -303,6 +305,20 @@ class Job:
             loaded: dict[str, Any] = load_file(path)
             # Tensors may be views of the mapped file, which goes away with the folder.
             return {key: tensor.clone() for key, tensor in loaded.items()}
+
+    def values(self) -> Values:
+        """The values that it sent back (`%%gpulayer --fetch`), by name; `.missing` says which could not come back, and why.
+
+        Dataclasses are rebuilt from the classes of the same names here: those of the program's own in `__main__`.
+
+        Raises:
+            NotFound: it sent none; only a job that succeeded does.
+        """
+        from gpulayer.client.values import read_values  # few jobs send any
+
+        nodes = self.outputs_by_node()
+        namespace = vars(sys.modules["__main__"])
+        return read_values(self._client.transport, nodes[0] if nodes else (), most_bytes=value_limit_bytes(), namespace=namespace)
 
     def outputs_by_node(self) -> list[tuple[OutputFile, ...]]:
         """Each node's output files, as the nodes named them."""

@@ -1,4 +1,4 @@
-"""What goes to the control plane before a job does: its source bundle and its inputs, each once per content."""
+"""What goes to the control plane before a job does: its source bundle, its inputs and requirements, each once per content."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_folder
 from gpulayer.client.artifact_file import file_digest
+from gpulayer.client.requirements_file import read_requirements
 from gpulayer.client.transport import Transport
 from gpulayer.errors import InvalidSpec
 from gpulayer.protocol import Digest, InputFile
@@ -25,6 +26,23 @@ def upload_inputs(transport: Transport, inputs: dict[str, str]) -> dict[str, Inp
         InvalidSpec: naming the input that is missing, or is neither a file nor a folder.
     """
     return {name: _upload_input(transport, name, path) for name, path in inputs.items()}
+
+
+def upload_requirements(transport: Transport, path: str | None) -> Digest | None:
+    """Store the text of a requirements file, with the files that it names; None where there is none.
+
+    Raises:
+        InvalidSpec: naming the line that means nothing on a worker.
+    """
+    if path is None:
+        return None
+    text = read_requirements(Path(path).expanduser())
+    with tempfile.TemporaryDirectory(prefix="gpulayer-upload-") as folder:
+        file = Path(folder) / "requirements.txt"
+        file.write_text(text, encoding="utf-8", newline="\n")
+        digest, _ = file_digest(file)
+        transport.put_artifact(file, digest)
+    return digest
 
 
 def _upload_input(transport: Transport, name: str, given: str) -> InputFile:

@@ -17,7 +17,16 @@ QUEUED, ASSIGNED, RUNNING, FINISH = JOB_STEPS = ("queued", "assigned", "running"
 QUEUED_AGAIN = "earlier attempts, queued"
 """The first step of a job that was tried before: the record has the newest attempt's times only."""
 
-_STEPS = {"fetched": "fetch", "launched": "launch", "entered": "start", "imported": "imports", "met": "rendezvous"}
+_STEPS = {
+    "fetched": "fetch",
+    "equipped": "environment",
+    "launched": "launch",
+    "entered": "start",
+    "imported": "imports",
+    "met": "rendezvous",
+}
+_SELDOM = ("equipped",)
+"""Marks that most jobs have no use for: where one is missing, its step did not take place."""
 _SCRIPT_MARKS = ("entered", "imported", "met", "first_step")
 
 
@@ -159,7 +168,7 @@ def _step(previous: str | None, mark: str) -> str:
     """What went on between two marks that are known; those between them, if any, are not."""
     if mark in _STEPS:
         passed = MARKS[0 if previous is None else MARKS.index(previous) + 1 : MARKS.index(mark) + 1]
-        return " + ".join(_STEPS[one] for one in passed)
+        return " + ".join(_STEPS[one] for one in passed if one == mark or one not in _SELDOM)
     if mark == "first_step":
         return "before the first step"
     if mark == "last_step":

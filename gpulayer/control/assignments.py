@@ -19,6 +19,7 @@ from gpulayer.protocol import (
     RankOutcome,
     StopOrder,
     TaskAssignment,
+    TaskEnvironment,
     TaskId,
     WorkerId,
     WorkerOrders,
@@ -110,6 +111,7 @@ def finish_attempt(
     outputs: Sequence[OutputFile],
     chunks: Sequence[LogChunk] = (),
     since_start_seconds: float | None = None,
+    environment: TaskEnvironment | None = None,
 ) -> None:
     """End an attempt as its worker says, with the last of its output; the same word again changes nothing.
 
@@ -124,7 +126,8 @@ def finish_attempt(
         row = endings.start_attempt(connection, max(row.placed_at, now - max(since_start_seconds, 0.0)), row)
     if chunks:
         logs.append(connection, row, chunks)
-    ended = endings.end_attempt(connection, now, row, state, ranks=msgspec.json.encode(ranks), outputs=msgspec.json.encode(outputs))
+    told = {} if environment is None else {"environment": msgspec.json.encode(environment)}
+    ended = endings.end_attempt(connection, now, row, state, ranks=msgspec.json.encode(ranks), outputs=msgspec.json.encode(outputs), **told)
     if state is AttemptState.FAILED or (state is AttemptState.CANCELLED and row.stop is None):
         worker = workers.worker_row(connection, worker_id)
         endings.fail_job(connection, now, row, failure or _unexplained(row, worker.name, state))
@@ -146,7 +149,18 @@ def _assignment(connection: StoreConnection, row: AttemptRow) -> TaskAssignment:
         spec=jobs.spec_of(job),
         source=job.source,
         inputs=jobs.inputs_of(job),
+        requirements=job.requirements,
+        is_as_node_0=row.node > 0 and job.source is not None and _is_as_node_0(connection, row),
     )
+
+
+def _is_as_node_0(connection: StoreConnection, row: AttemptRow) -> bool:
+    """Whether another node runs under the interpreter of node 0, on the same machine."""
+    first = attempts.find_attempt(connection, attempts.task_id_of(row.job_id, 0), row.attempt)
+    if first is None:
+        return False
+    own, other = (workers.worker_row(connection, worker_id) for worker_id in (row.worker_id, first.worker_id))
+    return (own.boot_id, own.python) == (other.boot_id, other.python)
 
 
 def _unexplained(row: AttemptRow, worker: str, state: AttemptState) -> Failure:

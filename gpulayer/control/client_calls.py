@@ -58,13 +58,16 @@ class ClientCalls(OpenHome):
         """Accept a job and place it if it fits (see `submitting.submit_job`).
 
         Raises:
-            UnknownArtifact: its source or an input was not uploaded.
+            UnknownArtifact: its source, its requirements or an input was not uploaded.
         """
         now = self._clock.now()
-        needed = ([request.source] if request.source is not None else []) + [file.sha256 for file in request.inputs.values()]
+        own = [digest for digest in (request.source, request.requirements) if digest is not None]
+        needed = own + [file.sha256 for file in request.inputs.values()]
         missing = await asyncio.to_thread(self._artifacts.first_missing, needed) if needed else None
         if missing is not None:
-            raise UnknownArtifact("The job's source or an input is not here.", asked=f"artifact {missing}", fix="Upload it first.")
+            raise UnknownArtifact(
+                "The job's source, its requirements or an input is not here.", asked=f"artifact {missing}", fix="Upload it first."
+            )
 
         def change(c: StoreConnection) -> JobStatus:
             status = submitting.submit_job(c, now, request=request, owner=caller.user)

@@ -117,7 +117,7 @@ def settle_job(connection: StoreConnection, now: float, job_id: JobId, ended: At
         _end_job(connection, now, job, JobState.SUCCEEDED)
     elif job.stop is not None:
         _end_job(connection, now, job, JobState.CANCELLED)
-    elif attempts.count_confirmed(connection, job_id) <= jobs.spec_of(job).retries:
+    elif not _is_lasting(job) and attempts.count_confirmed(connection, job_id) <= jobs.spec_of(job).retries:
         # An attempt that no worker ever took up costs no retry: nothing of the user's has run.
         again = {"attempt": job.attempt + 1, "failure": None, "started_at": None, "progress": None}
         jobs.move_job(connection, job, JobState.QUEUED, **again)
@@ -128,6 +128,12 @@ def settle_job(connection: StoreConnection, now: float, job_id: JobId, ended: At
 def utc_text(seconds: float) -> str:
     """A time as texts for people show it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _is_lasting(job: JobRow) -> bool:
+    """Whether the job's failure would only be met again."""
+    failure = jobs.failure_of(job)
+    return failure is not None and failure.lasting
 
 
 def _end_job(connection: StoreConnection, now: float, job: JobRow, reaches: JobState) -> None:

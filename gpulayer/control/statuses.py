@@ -116,6 +116,7 @@ def _task_status(row: AttemptRow, worker: WorkerRow) -> TaskStatus:
         devices=tuple(device.id for device in attempts.devices_of(row)),
         ranks=attempts.ranks_of(row),
         outputs=attempts.outputs_of(row),
+        environment=attempts.environment_of(row),
     )
 
 
@@ -160,7 +161,8 @@ class _Queue:
 
     def why_waiting(self, row: JobRow, tasks: Sequence[AttemptRow], names: _Workers) -> Reason:
         if any(task.attempt == row.attempt for task in tasks):
-            return Reason("starting", "starting on " + ", ".join(dict.fromkeys(names[task.worker_id].name for task in tasks)))
+            where = ", ".join(dict.fromkeys(names[task.worker_id].name for task in tasks))
+            return Reason("starting", f"starting on {where}" + (", which may have its requirements to install" if row.requirements else ""))
         return self._reasons(row)
 
     def waiting(self, row: JobRow, reason: Reason) -> Waiting:

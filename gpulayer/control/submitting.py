@@ -36,7 +36,7 @@ def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, o
         InvalidSpec: a client lease that is too short or too long.
     """
     spec, inputs = _encoder.encode(request.spec), _encoder.encode(request.inputs)
-    request_digest = _digest(spec, request.source, inputs)
+    request_digest = _digest(spec, request.source, inputs, request.requirements)
     _check_lease(request)
     earlier = jobs.job_by_key(connection, owner, request.idempotency_key)
     if earlier is not None:
@@ -66,6 +66,7 @@ def submit_job(connection: StoreConnection, now: float, *, request: SubmitJob, o
         devices=demand.devices,
         accelerator=kind if placement is None else placement.accelerator,
         requires=_encoder.encode(sorted(demand.requires)),
+        requirements=request.requirements,
     )
     if request.lease_seconds is not None:
         client_leases.insert_lease(connection, job.id, request.lease_seconds)
@@ -149,6 +150,9 @@ def _default_name(spec: AnyJob) -> str:
     return PurePath(spec.script).stem
 
 
-def _digest(spec: bytes, source: Digest | None, inputs: bytes) -> str:
-    """Tells requests under one key apart: JSON holds no line ends, so the three parts can't run into each other."""
-    return hashlib.sha256(b"\n".join((spec, (source or "").encode(), inputs))).hexdigest()
+def _digest(spec: bytes, source: Digest | None, inputs: bytes, requirements: Digest | None) -> str:
+    """Tells requests under one key apart: JSON holds no line ends, so the parts can't run into each other."""
+    parts = [spec, (source or "").encode(), inputs]
+    if requirements is not None:
+        parts.append(requirements.encode())
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()

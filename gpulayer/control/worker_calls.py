@@ -38,6 +38,7 @@ from gpulayer.protocol import (
     RegisterWorker,
     Rendezvous,
     StopOrder,
+    TaskEnvironment,
     TaskFinished,
     TaskId,
     WorkerId,
@@ -254,6 +255,7 @@ class WorkerCalls(OpenHome):
         chunks: Sequence[LogChunk] = (),
         since_start_seconds: float | None = None,
         acquire: AcquireNext | None = None,
+        environment: TaskEnvironment | None = None,
     ) -> TaskFinished:
         """How an attempt ended; said again it changes nothing (see `assignments.finish_attempt`).
 
@@ -277,6 +279,7 @@ class WorkerCalls(OpenHome):
                 outputs=outputs,
                 chunks=chunks,
                 since_start_seconds=since_start_seconds,
+                environment=environment,
             )
             if acquire is None:
                 return TaskFinished()

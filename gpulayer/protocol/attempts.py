@@ -7,7 +7,7 @@ from typing import Literal
 from gpulayer.protocol.logs import LogChunk
 from gpulayer.protocol.message import Message, TaskId, WorkerId
 from gpulayer.protocol.orders import AcquireNext, WorkerOrders
-from gpulayer.protocol.records import Failure, OutputFile, RankOutcome
+from gpulayer.protocol.records import Failure, OutputFile, RankOutcome, TaskEnvironment
 
 
 class TaskMessage(Message, frozen=True, kw_only=True):
@@ -63,6 +63,7 @@ class FinishTask(TaskMessage, frozen=True, kw_only=True):
     since_start_seconds: float | None = None
     """How long ago its process began to run: a short one's start is told by its end."""
     acquire: AcquireNext | None = None
+    environment: TaskEnvironment | None = None
 
 
 class TaskFinished(Message, frozen=True, kw_only=True):

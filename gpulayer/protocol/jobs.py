@@ -12,6 +12,7 @@ class SubmitJob(Message, frozen=True, kw_only=True):
     """`idempotency_key`: the same key with the same request answers with the job that was made first.
 
     `lease_seconds`: the job ends with its client: it is cancelled once `RenewLease` was not heard for that long.
+    `requirements`: an artifact, the text that `client.requirements_file` makes of the spec's file.
     """
 
     spec: AnyJob
@@ -19,6 +20,7 @@ class SubmitJob(Message, frozen=True, kw_only=True):
     source: Digest | None = None
     inputs: dict[str, InputFile] = {}
     lease_seconds: float | None = None
+    requirements: Digest | None = None
 
 
 class ListJobs(Message, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ class TaskAssignment(Message, frozen=True, kw_only=True):
     spec: AnyJob
     source: Digest | None
     inputs: dict[str, InputFile]
+    requirements: Digest | None = None
+    is_as_node_0: bool = False  # under the same interpreter on the same machine: what is to be said of that, node 0 says
 
 
 class StopOrder(Message, frozen=True, kw_only=True):

@@ -11,9 +11,10 @@ from gpulayer.protocol.message import Digest, FailureReason, JobId, Message, Wor
 from gpulayer.spec import AnyJob
 from gpulayer.states import AttemptState, JobState, WaitingReason
 
-MARKS = ("fetched", "launched", "entered", "imported", "met", "first_step", "last_step", "returned", "ended")
-"""The steps of a rank, in their order: source and inputs are there; its process was told what to run; its entry runs; torch is
-imported; `init_process_group` is through; the first and the last training step; the script is through; the process has ended."""
+MARKS = ("fetched", "equipped", "launched", "entered", "imported", "met", "first_step", "last_step", "returned", "ended")
+"""The steps of a rank, in their order: source and inputs are there; so is the environment of a job that brings requirements; its
+process was told what to run; its entry runs; torch is imported; `init_process_group` is through; the first and the last training
+step; the script is through; the process has ended."""
 
 
 class Frame(Message, frozen=True, kw_only=True):
@@ -77,6 +78,8 @@ class Failure(Message, frozen=True, kw_only=True):
     signal: int | None = None
     error: RankError | None = None
     last_lines: tuple[str, ...] = ()
+    lasting: bool = False
+    """Trying again would end the same way, and is not done."""
 
 
 class OutputFile(Message, frozen=True, kw_only=True):
@@ -85,6 +88,17 @@ class OutputFile(Message, frozen=True, kw_only=True):
     path: str
     sha256: Digest
     size_bytes: int
+
+
+class TaskEnvironment(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """What a node's ranks find: the interpreter, and those packages that the job's program uses or that it asked for."""
+
+    python: str
+    implementation: str = "cpython"
+    packages: dict[str, str] = {}  # name → version; what is not installed is not in it
+    differences: tuple[str, ...] = ()  # from where the program was written, in words
+    requirements: Digest | None = None  # of the file that it was built from
+    build_seconds: float | None = None  # None: nothing had to be built
 
 
 class TaskStatus(Message, frozen=True, kw_only=True):
@@ -100,6 +114,8 @@ class TaskStatus(Message, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     ranks: tuple[RankOutcome, ...] = ()
     outputs: tuple[OutputFile, ...] = ()
+    environment: TaskEnvironment | None = None
+    """Of a program whose manifest says what it uses, and of a job that brings requirements; known with the end of the task."""
 
 
 LONGEST_PROGRESS_TEXT = 200

@@ -38,6 +38,7 @@ def launch(
     grace_seconds: float = GRACE_SECONDS,
     retries: int = 0,
     launcher: str | None = None,
+    requirements: str | None = None,
 ) -> None:
     """Run this script as a job of `nodes` × `devices` ranks; inside the job (or a torchrun) return at once.
 
@@ -56,6 +57,7 @@ def launch(
         grace_seconds: what a rank may take to end when the job is cancelled or out of time (ADR-0024).
         retries: how often a failed attempt is tried again.
         launcher: who starts the ranks on a node; by default torchrun, where there are several.
+        requirements: path of a requirements file that the worker builds an environment of.
 
     Raises:
         SystemExit: with the job's exit code.
@@ -86,6 +88,7 @@ def launch(
         grace_seconds=grace_seconds,
         retries=retries,
         launcher=launcher,
+        requirements=requirements,
     )
     with connect(target) as client:
         job = submit_source(client, spec, source)
@@ -116,6 +119,7 @@ def job_from_source(
     grace_seconds: float = GRACE_SECONDS,
     retries: int = 0,
     launcher: str | None = None,
+    requirements: str | None = None,
 ) -> AnyJob:
     """The job that runs this source with torch on `nodes` × `devices` ranks.
 
@@ -137,6 +141,7 @@ def job_from_source(
         grace_seconds=grace_seconds,
         retries=retries,
         cells=source.cells,
+        requirements=requirements,
     )
 
 

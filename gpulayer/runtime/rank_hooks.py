@@ -16,6 +16,9 @@ from typing import Any
 FIGURES = "gpulayer.runtime.rank_figures"
 _CELL = "__gpulayer_cell__"
 """A global of exported programs (`gpulayer_jupyter.export.script`)."""
+_FETCH = "__gpulayer_fetch__"
+"""Another (`gpulayer.plain_data.fetched`, which is not loaded for it)."""
+_RANK = "GPULAYER_RANK"
 
 
 def install() -> None:
@@ -32,6 +35,15 @@ def show_open_figures() -> None:
     figures = sys.modules.get(FIGURES)
     if figures is not None and _CELL in sys.modules["__main__"].__dict__:
         figures.show()
+
+
+def keep_wanted_values() -> None:
+    """At the end of a program that succeeded: write what its kernel wants back, on rank 0 (`rank_values`)."""
+    namespace = sys.modules["__main__"].__dict__
+    if _FETCH in namespace and os.environ.get(_RANK) == "0":
+        from gpulayer.runtime.rank_values import keep_values
+
+        keep_values(namespace[_FETCH], namespace)
 
 
 def _show_value(value: object) -> None:

@@ -113,6 +113,7 @@ def _run_to_end(code: types.CodeType, channel: RankChannel) -> int:
         if interpreter_end.has_processes():
             # Some of them end only by an exit handler (a Manager), the others are waited for by one.
             interpreter_end.run_exit_handlers()
+        rank_hooks.keep_wanted_values()
     return exit_code
 
 

@@ -43,6 +43,7 @@ class TaskPlan:
         meeting: where ranks meet that no torchrun starts.
         begun_at: when this worker took the assignment in, in monotonic seconds: what `RankOutcome.marks` count from.
         fetched_at: when source and inputs were there, likewise.
+        equipped_at: when the environment was there that the job brings requirements for, likewise; None where it brings none.
     """
 
     spec: AnyJob
@@ -62,6 +63,7 @@ class TaskPlan:
     meeting: MeetingPoint | None = None
     begun_at: float = field(default_factory=time.monotonic)
     fetched_at: float | None = None
+    equipped_at: float | None = None
 
     @property
     def local_ranks(self) -> int:

@@ -377,6 +377,8 @@ class TaskProcess:
     def _outcome(self, rank: LocalRank) -> RankOutcome:
         if self._plan.fetched_at is not None:
             rank.mark("fetched", self._plan.fetched_at)
+        if self._plan.equipped_at is not None:
+            rank.mark("equipped", self._plan.equipped_at)
         if self._start.launched_at:
             rank.mark("launched", self._start.launched_at)
         outcome = self._start.describe(rank.outcome(self._plan.begun_at))

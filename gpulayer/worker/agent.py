@@ -40,6 +40,7 @@ from gpulayer.worker.address import address_towards
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.config import WorkerConfig
 from gpulayer.worker.heartbeat import HeartbeatLoop
+from gpulayer.worker.job_environments import JobEnvironments
 from gpulayer.worker.launching import make_zygote
 from gpulayer.worker.seen import SeenAttempts
 from gpulayer.worker.server_link import PASSING, Retries, ServerLink
@@ -329,6 +330,7 @@ class Agent:
         config = self._config
         config.work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._workspaces = WorkspaceRoot(config.work_dir / "workspaces", self._boot)
+        environment = settings.inherited_environment() if config.environment is None else config.environment
         keeper = Keeper.start(config.python, spares=min(len(devices), MOST_SPARES))
         self._place = TaskPlace(
             worker_id=self._registered.worker_id,
@@ -336,9 +338,10 @@ class Agent:
             name=config.name,
             address=address,
             python=config.python,
-            environment=settings.inherited_environment() if config.environment is None else config.environment,
+            environment=environment,
             link=self._link,
             cache=ArtifactCache(config.work_dir / "artifacts", self._link.get_artifact),
+            environments=JobEnvironments.of(config.python, environment, config.work_dir / "environments"),
             keeper=keeper,
             zygote=make_zygote(keeper, warm=config.warm, preload=config.preload, devices=len(devices)),
             slots=Slots(devices),

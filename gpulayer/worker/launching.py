@@ -26,6 +26,8 @@ _SEEN_WARM = ("cpu",)
 MOST_WARM = 8
 """How many ranks wait, parked, for the next job that starts warm: a fork of a zygote takes some 10 ms (ADR-0035)."""
 
+_OWN_INTERPRETER = "its requirements give it an interpreter of its own"
+
 
 def make_zygote(keeper: Keeper, *, warm: WarmMode, preload: Sequence[str], devices: int) -> Zygote | None:
     """The worker's zygote; None where it is to have none."""
@@ -55,6 +57,8 @@ def prepare_ranks(plan: TaskPlan, zygote: Zygote | None, meeting: Meeting, stopp
     if not isinstance(plan.spec, DistributedJob):
         if zygote is None or "torch" not in plan.spec.requires or plan.start == "cold" or plan.accelerator not in _SEEN_WARM:
             return plan
+        if plan.python != zygote.python:
+            return replace(plan, cold_reason=_OWN_INTERPRETER)
         zygote.start()
         if zygote.is_ready:
             return replace(plan, launcher="warm")
@@ -88,5 +92,7 @@ def _choose_launcher(
         return "direct", "GPULAYER_START=cold"
     if zygote is None:
         return "direct", "this worker makes no zygote (--warm never)"
+    if plan.python != zygote.python:
+        return "direct", _OWN_INTERPRETER
     reason = zygote.wait_ready(stopped.is_set)
     return ("warm", None) if reason is None else ("direct", reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,8 @@ from gpulayer.runtime.task_plan import TaskPlan
 from gpulayer.runtime.zygote import Zygote
 from gpulayer.spec import DistributedJob
 from gpulayer.worker.artifact_cache import ArtifactCache
+from gpulayer.worker.environments import Environment
+from gpulayer.worker.job_environments import JobEnvironments
 from gpulayer.worker.server_link import ServerLink
 from gpulayer.worker.slots import Slots
 
@@ -30,15 +32,34 @@ class TaskPlace:
     environment: dict[str, str]
     link: ServerLink
     cache: ArtifactCache
+    environments: JobEnvironments
     keeper: Keeper
     zygote: Zygote | None
     slots: Slots
     start: Literal["auto", "cold"]
 
-    def plan(self, task: TaskAssignment, workspace: Path, *, begun_at: float) -> TaskPlan:
-        """The task as the runtime starts it, in a workspace that is ready; it was taken in at `begun_at`, in monotonic seconds."""
+    def plan(
+        self,
+        task: TaskAssignment,
+        workspace: Path,
+        *,
+        begun_at: float,
+        fetched_at: float,
+        equipped_at: float | None = None,
+        environment: Environment | None = None,
+    ) -> TaskPlan:
+        """The task as the runtime starts it, in a workspace that is ready; moments are in monotonic seconds.
+
+        Args:
+            task: what was assigned.
+            workspace: with source and inputs.
+            begun_at: when the assignment was taken in.
+            fetched_at: when source and inputs were there.
+            equipped_at: when `environment` was.
+            environment: of the job's requirements.
+        """
         spec = task.spec
-        environment = task_environment(
+        variables = task_environment(
             self.environment,
             job_env=spec.env,
             job_id=task.job_id,
@@ -52,6 +73,11 @@ class TaskPlace:
             ranks_per_node=spec.devices if isinstance(spec, DistributedJob) else 1,
             address=self.address,
         )
+        python = self.python
+        if environment is not None:
+            python = environment.python
+            variables["VIRTUAL_ENV"] = str(environment.folder)
+            variables["PATH"] = f"{environment.folder}/bin{os.pathsep}{variables.get('PATH', os.defpath)}"
         return TaskPlan(
             spec=spec,
             task_id=task.task_id,
@@ -61,12 +87,13 @@ class TaskPlace:
             nodes=task.nodes,
             devices=task.devices,
             accelerator=task.accelerator,
-            python=self.python,
+            python=python,
             workspace=workspace,
-            env=environment,
+            env=variables,
             start=self.start,
             begun_at=begun_at,
-            fetched_at=time.monotonic(),
+            fetched_at=fetched_at,
+            equipped_at=equipped_at,
         )
 
     def wake(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted
+from gpulayer.errors import AttemptLost, GPUlayerError, Interrupted, WrongEnvironment
 from gpulayer.protocol import (
     AcquireNext,
     AttemptRef,
@@ -34,10 +34,10 @@ from gpulayer.protocol import (
 from gpulayer.runtime.task_plan import Records, TaskPlan, TaskResult
 from gpulayer.runtime.task_process import TaskProcess
 from gpulayer.worker.attempt_calls import AttemptCalls
-from gpulayer.worker.launching import prepare_ranks
 from gpulayer.worker.log_sender import REST_BYTES, LogSender
 from gpulayer.worker.meeting import Meeting
 from gpulayer.worker.outputs import LeftOut, OutputStore, find_outputs
+from gpulayer.worker.preparation import TaskPreparation
 from gpulayer.worker.record_senders import RecordSenders
 from gpulayer.worker.task_place import TaskPlace
 from gpulayer.worker.workspace import Workspace
@@ -92,6 +92,7 @@ class TaskRunner:
         self._begun_at = time.monotonic()
         self._started_at: float | None = None  # monotonic
         self._sender: LogSender | None = None
+        self._preparation: TaskPreparation | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-task-{assignment.task_id}", daemon=True)
         self._calls = AttemptCalls(place.link, self._message_fields(), self._give_up)
         self._meeting = Meeting(self._calls)
@@ -163,7 +164,8 @@ class TaskRunner:
 
     def _run(self) -> None:
         try:
-            self._result = self._run_to_result()
+            with contextlib.ExitStack() as held:
+                self._result = self._run_to_result(held)
             self._conclude(self._result)
         except Interrupted as error:
             _log.info("task %s: %s", self.ref.task_id, error)
@@ -179,22 +181,22 @@ class TaskRunner:
             self._remove_workspace()
             self._on_ended(self)
 
-    def _run_to_result(self) -> TaskResult:
-        """Run the task; whatever keeps it from running is its result, never silence."""
+    def _run_to_result(self, held: contextlib.ExitStack) -> TaskResult:
+        """Run the task; whatever keeps it from running is its result, never silence. What it uses is in `held`."""
         try:
             self._place.slots.hold(self.assignment.devices, self.ref, wait_seconds=DEVICE_SECONDS, give_up=self._stopped)
-            plan = self._prepare()
+            plan = self._prepare(held)
         except Interrupted:
             return TaskResult(state="cancelled", ranks=(), failure=None)
         except (GPUlayerError, OSError) as error:
             if self._stopped.is_set():
                 return TaskResult(state="cancelled", ranks=(), failure=None)
-            return self._not_started(str(error))
+            return self._not_started(error)
         with plan.meeting or contextlib.nullcontext():
             process = self._make_process(plan)
             return process.run() if process is not None else TaskResult(state="cancelled", ranks=(), failure=None)
 
-    def _prepare(self) -> TaskPlan:
+    def _prepare(self, held: contextlib.ExitStack) -> TaskPlan:
         self._workspace.create()
         self._sender = LogSender(
             self._calls.append_logs,
@@ -205,15 +207,8 @@ class TaskRunner:
             on_lost=lambda error: self.lose(str(error)),
             on_fault=self._fail,
         )
-        if self.assignment.source is not None:
-            sha256 = self.assignment.source
-            self._workspace.unpack_source(self._place.link.patiently(lambda: self._place.cache.get(sha256), self._stopped))
-        for name, file in self.assignment.inputs.items():
-            sha256 = file.sha256
-            artifact = self._place.link.patiently(lambda sha256=sha256: self._place.cache.get(sha256), self._stopped)  # type: ignore[misc]
-            self._workspace.add_input(name, file, artifact)
-        plan = self._place.plan(self.assignment, self._workspace.path, begun_at=self._begun_at)
-        return prepare_ranks(plan, self._place.zygote, self._meeting, self._stopped)
+        self._preparation = TaskPreparation(self.assignment, self._place, self._workspace, stopped=self._stopped, say=self._tell_in_log)
+        return self._preparation.make_plan(self._meeting, held, begun_at=self._begun_at)
 
     def _make_process(self, plan: TaskPlan) -> TaskProcess | None:
         """None where an order to stop came first: there is nothing to be stopped."""
@@ -291,6 +286,7 @@ class TaskRunner:
             chunks=chunks,
             since_start_seconds=since,
             acquire=self._ask_next(self.ref),
+            environment=self._preparation.environment if self._preparation is not None else None,
             **self._message_fields(),
         )
         try:
@@ -362,8 +358,9 @@ class TaskRunner:
         self._stop_storing()
         self._place.wake()
 
-    def _not_started(self, message: str) -> TaskResult:
-        return TaskResult(state="failed", ranks=(), failure=self._placed(Failure(reason="start", message=message)))
+    def _not_started(self, error: GPUlayerError | OSError) -> TaskResult:
+        failure = Failure(reason="start", message=str(error), lasting=isinstance(error, WrongEnvironment))
+        return TaskResult(state="failed", ranks=(), failure=self._placed(failure))
 
     def _placed(self, failure: Failure) -> Failure:
         return msgspec.structs.replace(failure, node=self.assignment.node, worker=self._place.name)

@@ -1,4 +1,4 @@
-"""What the commands of `%gpulayer` do: list, read, cancel and attach to jobs, and what this kernel keeps. Runs in the kernel."""
+"""What the commands of `%gpulayer` do: list, read, cancel and attach to jobs, write a folder, keep settings. Runs in the kernel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from gpulayer.client.client import Client
 from gpulayer.client.finding import find_job
 from gpulayer.client.listings import JOB_COLUMNS, WORKER_COLUMNS, job_row, worker_row
 from gpulayer.client.terminal import print_line
+from gpulayer.errors import NotFound
 from gpulayer_jupyter import autoload
 from gpulayer_jupyter.completion import remember_job
 from gpulayer_jupyter.defaults import KernelDefaults, defaults_of, set_defaults
+from gpulayer_jupyter.export.accepting import accept
+from gpulayer_jupyter.export.choices import remembered_by
+from gpulayer_jupyter.exported_folder import write_last_export
+from gpulayer_jupyter.fetching import bind_fetched, names_wanted_of
 from gpulayer_jupyter.results import watch_to_end
 
 
@@ -28,6 +33,10 @@ def carry_out(options: Namespace, shell: Any, *, check_defaults: Callable[[list[
     match options.command:
         case "config":
             _configure(options, shell, check_defaults)
+        case "export":
+            _say(write_last_export(shell, options.words[0]))
+        case "rerun":
+            _rerun(options, shell)
         case "autoload":
             _say((autoload.turn_off if options.off else autoload.turn_on)(shell))
         case _:
@@ -51,7 +60,9 @@ def _ask(options: Namespace, shell: Any, client: Client) -> None:
             job = find_job(client, options.job).cancel(force=options.force)
             _say(f"job {job.id} {job.name}: {'stopping' if not job.status.state.is_terminal else job.status.state}")
         case "attach":
-            watch_to_end(find_job(client, options.job), shell)
+            job = find_job(client, options.job)
+            watch_to_end(job, shell)
+            _say("\n".join(bind_fetched(job, names_wanted_of(job), shell)))
 
 
 def _configure(options: Namespace, shell: Any, check: Callable[[list[str]], None]) -> None:
@@ -61,6 +72,21 @@ def _configure(options: Namespace, shell: Any, check: Callable[[list[str]], None
     set_defaults(shell, changed)
     lines = changed.lines()
     _say("\n".join(lines) if lines else "no defaults: %gpulayer config nodes=2 devices=4 keeps some for this kernel's cells")
+
+
+def _rerun(options: Namespace, shell: Any) -> None:
+    remembered = remembered_by(shell)
+    if options.reset:
+        remembered.accepted.clear()
+    accepted = accept(options.selectors, shell)
+    if options.selectors and not accepted:
+        raise NotFound(
+            "No statement that the last refusal or preview named answers to this.",
+            asked=" ".join(options.words),
+            fix="Name one as CELL:LINE, or all.",
+        )
+    lines = [f"  {text.splitlines()[0]}" for text in sorted(remembered.accepted)]
+    _say("\n".join(["accepted on every rank that needs them:", *lines]) if lines else "no side effects accepted")
 
 
 def _say(text: str) -> None:

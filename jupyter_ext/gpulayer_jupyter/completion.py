@@ -19,6 +19,7 @@ from gpulayer import targets
 from gpulayer.errors import GPUlayerError
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
 from gpulayer_jupyter.defaults import CONFIGURABLE, VIEWS
+from gpulayer_jupyter.export.choices import ALL
 from gpulayer_jupyter.options import BINDINGS, COMMANDS, cell_parser, line_parser
 
 ASK_AGAIN_SECONDS = 5.0
@@ -31,6 +32,8 @@ _OF_COMMAND = {
     "attach": ("--target",),
     "jobs": ("--target",),
     "workers": ("--target",),
+    "export": (),
+    "rerun": ("--reset",),
     "config": ("--reset",),
     "autoload": ("--off",),
 }
@@ -164,6 +167,8 @@ def _values(option: str) -> Iterable[str] | None:
             return _target_names()
         case "--nodes" | "--devices" | "--name" | "--env" | "--input" | "--timeout" | "--grace" | "--retries" | "--as" | "--rank":
             return ()
+        case "--exclude" | "--only" | "--rerun":
+            return (ALL,) if option == "--rerun" else ()
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from IPython.core.error import UsageError
@@ -25,15 +26,20 @@ from gpulayer.spec import AnyJob
 from gpulayer_jupyter.commands import carry_out
 from gpulayer_jupyter.completion import complete_magics, complete_no_more, remember_job
 from gpulayer_jupyter.defaults import defaults_of
+from gpulayer_jupyter.export.accepting import also_ran, check_accepted, remember_pending
 from gpulayer_jupyter.export.bundle_maker import Export
+from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of, stop_recording
+from gpulayer_jupyter.exported_folder import remember_export
+from gpulayer_jupyter.fetching import bind_fetched, check_wanted, wanting_pieces
 from gpulayer_jupyter.kept_weights import load_weights
 from gpulayer_jupyter.kernel_lease import KERNEL_LEASE_SECONDS, keep_bound
-from gpulayer_jupyter.options import OptionParser, cell_parser, line_parser, parse_cell_options, parse_command
+from gpulayer_jupyter.options import OptionParser, cell_parser, choices_of, line_parser, parse_cell_options, parse_command
 from gpulayer_jupyter.output.choose import show_once
 from gpulayer_jupyter.preview import describe_export, left_behind
 from gpulayer_jupyter.refusals import shown
 from gpulayer_jupyter.results import follow_to_end, remember_program
+from gpulayer_jupyter.sending import sent_pieces, value_limit
 from gpulayer_jupyter.widgets.front_end import forget_front_end, probe_front_end
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,12 +89,20 @@ class GPUlayerMagics(Magics):
         """Run the cell's body as a job."""
         options = parse_cell_options(line, defaults_of(self.shell).words())
         job_of(options, script="main.py")  # a wrong option is told before anything is exported
-        export = export_magic_cell(self.shell, cell)
+        given = [path for _, path in options.input]
+        export = export_magic_cell(self.shell, cell, choices=choices_of(options), added=self._given(options), given=given)
+        check_wanted(options.fetch, export)
         run = recorder_of(self.shell).current
         # Not the last cell that travels: of this one there may be nothing but comments.
         name = f"cell-{run.cell if run is not None else self.shell.execution_count}"
-        requires = ("torch",) if "torch" in export.packages else ()
+        has_tensors = any(path.endswith(".safetensors") for path in export.bundle.files)
+        requires = ("torch",) if "torch" in export.packages or has_tensors else ()
         spec = job_of(options, script=export.script, name=name, requires=requires, cells=export.program.cells)
+        remember_export(self.shell, export, spec)
+        if options.dry_run:
+            remember_pending(export, self.shell)
+        else:
+            check_accepted(export, self.shell)
         client = targets.connect(options.target)
         job = None
         try:
@@ -105,7 +119,15 @@ class GPUlayerMagics(Magics):
         finally:
             if job is None:
                 client.close()
-        return self._look_after(job, options, export, [*submitted.notes, *left_behind(export, spec)])
+        return self._look_after(job, options, export, [*submitted.notes, *also_ran(export), *left_behind(export, spec)])
+
+    def _given(self, options: Namespace) -> list[Piece]:
+        """What the options put before the cell: the values that it gets, and what it sends back."""
+        run = recorder_of(self.shell).current
+        cell = run.cell if run is not None else self.shell.execution_count
+        most_bytes = value_limit()
+        sent = sent_pieces(options.send, self.shell.user_ns, cell=cell, folder=Path.cwd(), most_bytes=most_bytes)
+        return [*sent, *wanting_pieces(options.fetch, cell=cell, most_bytes=most_bytes)]
 
     def _look_after(self, job: Job, options: Namespace, export: Export, notes: list[str]) -> Job:
         """What follows on a job that is stored: from here on it runs, whatever becomes of the cell, unless that is interrupted."""
@@ -117,10 +139,13 @@ class GPUlayerMagics(Magics):
             if options.bind == "kernel":
                 keep_bound(job)
             if options.detach:
-                show_once(self.shell, job, [*notes, f"%gpulayer attach {job.id} follows it"])
+                values = " and brings its values back" if options.fetch else ""
+                show_once(self.shell, job, [*notes, f"%gpulayer attach {job.id} follows it{values}"])
                 return job
         follow_to_end(job, self.shell, program=export.program, notes=notes)
         for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
+            print(said)  # noqa: T201 - the cell's own output
+        for said in bind_fetched(job, options.fetch, self.shell):
             print(said)  # noqa: T201 - the cell's own output
         return job
 
@@ -174,4 +199,5 @@ def job_of(
         timeout_seconds=options.timeout,
         grace_seconds=options.grace,
         retries=options.retries,
+        requirements=options.requirements,
     )

@@ -18,12 +18,14 @@ from IPython.core.error import UsageError
 from gpulayer.client.option_values import read_count, read_input, read_pair, read_seconds
 from gpulayer.settings import GRACE_SECONDS
 from gpulayer.spec import ACCELERATORS, LAUNCHERS
+from gpulayer_jupyter.export.choices import ALL, Choices, Selector, read_selectors
 
-COMMANDS = ("jobs", "workers", "logs", "cancel", "attach", "config", "autoload")
+COMMANDS = ("jobs", "workers", "logs", "cancel", "attach", "export", "rerun", "config", "autoload")
 BINDINGS = ("server", "kernel")
 _IPYTHONS_OWN = ("In", "Out", "get_ipython", "exit", "quit")
 _RECORDS = re.compile(r"_(\d+|i+\d*|oh|ih|dh)?")
 _WITH_JOB = ("logs", "cancel", "attach")
+_WITH_WORDS = ("config", "rerun")
 
 
 class OptionParser(ArgumentParser):
@@ -48,6 +50,22 @@ def cell_parser() -> OptionParser:
         "--input", action="append", type=_input, default=[], metavar="NAME=PATH", help="a file or folder that travels; repeatable"
     )
     parser.add_argument(
+        "--send",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="A,B",
+        help="values of this kernel that travel as plain data; repeatable",
+    )
+    parser.add_argument(
+        "--fetch",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="A,B",
+        help="bring rank 0's values back into these names when the job has succeeded; repeatable",
+    )
+    parser.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="stop the job this long after its first rank started; 90, 10m, 2h"
     )
     parser.add_argument(
@@ -58,6 +76,11 @@ def cell_parser() -> OptionParser:
         help=f"what a rank may take to end when the job is cancelled or out of time ({GRACE_SECONDS:g})",
     )
     parser.add_argument("--retries", type=_count, default=0, metavar="N", help="how often a failed or lost attempt is tried again (0)")
+    parser.add_argument(
+        "--requirements",
+        metavar="FILE",
+        help="a requirements file; the worker builds an environment of it, on its own packages, and keeps it",
+    )
     parser.add_argument("--launcher", help=f"who starts the ranks on a node: {', '.join(LAUNCHERS)} (auto)")
     parser.add_argument("--as", dest="bound_name", type=_name, metavar="NAME", help="bind the job's handle to this name at once")
     parser.add_argument("--detach", action="store_true", help="return the job's handle at once instead of following the job")
@@ -67,6 +90,32 @@ def cell_parser() -> OptionParser:
         default="server",
         help="server: the job outlives this kernel (the default); kernel: it is cancelled when this kernel ends, however it ends",
     )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        type=_selectors,
+        default=[],
+        metavar="WHAT",
+        help="leave statements of earlier cells out: those that bind or change NAME, or stand at CELL:LINE; a,3:2, repeatable",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        type=_selectors,
+        default=[],
+        metavar="WHAT",
+        help="of earlier cells only these statements run (NAME, CELL:LINE, CELL); imports, functions and classes travel anyway",
+    )
+    parser.add_argument(
+        "--rerun",
+        action="append",
+        nargs="?",
+        type=_selectors,
+        const=read_selectors(ALL),
+        default=[],
+        metavar="WHAT",
+        help="let statements with side effects run again on every rank: NAME, CELL:LINE, or all; remembered in this kernel",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent and where it would run; send nothing")
     return parser
 
@@ -75,15 +124,17 @@ def line_parser() -> OptionParser:
     """The commands of the line magic."""
     parser = _parser(
         "%gpulayer",
-        "Look after jobs: jobs, workers, logs JOB, cancel JOB, attach JOB; config NAME=VALUE … keeps options for this kernel's cells, "
+        "Look after jobs: jobs, workers, logs JOB, cancel JOB, attach JOB; export DIR writes the folder that the last %%gpulayer cell "
+        "runs, rerun WHAT … accepts side effects that a cell was refused for, config NAME=VALUE … keeps options for this kernel's cells, "
         "autoload has IPython load the magics at its start.",
     )
     parser.add_argument("command", choices=COMMANDS, help="what to list, read or do")
-    job_help = "a job's id, or its name: the newest of that name; config: NAME=VALUE pairs, none to show what is kept"
+    job_help = "a job's id, or its name: the newest of that name; config: NAME=VALUE pairs, none to show what is kept; "
+    job_help += "export: a folder; rerun: NAME, CELL:LINE or all"
     parser.add_argument("words", nargs="*", metavar="JOB", help=job_help)
     parser.add_argument("--rank", type=int, metavar="N", help="logs of this rank only")
     parser.add_argument("--force", action="store_true", help="cancel: kill at once")
-    parser.add_argument("--reset", action="store_true", help="config: forget what is kept")
+    parser.add_argument("--reset", action="store_true", help="config, rerun: forget what is kept")
     parser.add_argument("--off", action="store_true", help="autoload: load the magics at the start no more")
     parser.add_argument("--target", help="which control plane")
     return parser
@@ -111,10 +162,27 @@ def parse_command(line: str) -> Namespace:
     command = options.command
     if command in _WITH_JOB and not options.words:
         raise UsageError(f"%gpulayer {command} needs a job's id or name.\n%gpulayer jobs lists them.")
-    if (command in _WITH_JOB and len(options.words) > 1) or (command not in (*_WITH_JOB, "config") and options.words):
-        line_parser().error(f"unrecognized arguments: {' '.join(options.words[1 if command in _WITH_JOB else 0 :])}")
+    if command == "export" and not options.words:
+        raise UsageError("%gpulayer export needs a folder.\nIt writes what the last %%gpulayer cell runs there.")
+    most = 1 if command in (*_WITH_JOB, "export") else 0
+    if command not in _WITH_WORDS and len(options.words) > most:
+        line_parser().error(f"unrecognized arguments: {' '.join(options.words[most:])}")
     options.job = options.words[0] if command in _WITH_JOB else None
+    options.selectors = tuple(chosen for word in options.words for chosen in _selectors_of(word)) if command == "rerun" else ()
     return options
+
+
+def choices_of(options: Namespace) -> Choices:
+    """What the options of a cell say about the statements of earlier cells."""
+    exclude, only, rerun = (tuple(one for group in given for one in group) for given in (options.exclude, options.only, options.rerun))
+    return Choices(exclude=exclude, only=only, rerun=rerun)
+
+
+def _selectors_of(word: str) -> tuple[Selector, ...]:
+    try:
+        return read_selectors(word)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
 
 
 def _parser(name: str, description: str) -> OptionParser:
@@ -141,6 +209,14 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return read_option
 
 
+def is_free_name(text: object) -> bool:
+    """Whether this is a name that a person may have bound, by `--as` or `--fetch`."""
+    try:
+        return isinstance(text, str) and bool(_read_name(text))
+    except ValueError:
+        return False
+
+
 def _read_name(text: str) -> str:
     import keyword
 
@@ -151,5 +227,13 @@ def _read_name(text: str) -> str:
     return text
 
 
+def _read_names(text: str) -> list[str]:
+    names = [_read_name(name.strip()) for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError(f"{text!r} holds no name")
+    return names
+
+
 _count, _seconds = _reader(read_count), _reader(read_seconds)
-_pair, _input, _name = _reader(read_pair), _reader(read_input), _reader(_read_name)
+_selectors = _reader(read_selectors)
+_pair, _input, _name, _names = _reader(read_pair), _reader(read_input), _reader(_read_name), _reader(_read_names)

@@ -10,6 +10,7 @@ from gpulayer.client.client import Client
 from gpulayer.client.submitting import local_workers
 from gpulayer.protocol import WorkerStatus
 from gpulayer.spec import AnyJob, node_count
+from gpulayer_jupyter.export.accepting import pending_effects, told_effects, ways_out
 from gpulayer_jupyter.export.bundle_maker import Export
 
 FILES_SHOWN = 20
@@ -28,14 +29,15 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
     if export.missing:
         lines.append(f"  not bound anywhere: {', '.join(export.missing)}")
     lines += [f"  {hint}" for hint in left_behind(export, spec)]
+    lines += _side_effects(export)
     sizes = export.bundle.file_sizes()
     lines += [f"  file {name}: {size} bytes" for name, size in list(sizes.items())[:FILES_SHOWN]]
     if len(sizes) > FILES_SHOWN:
         lines.append(f"  and {len(sizes) - FILES_SHOWN} more files")
     lines.append(f"  {export.bundle.size_bytes} bytes in all, sha256 {export.bundle.digest()}")
-    program = export.bundle.files[export.script]
-    if isinstance(program, bytes):
-        lines += ["", f"{export.script}:", "", program.decode()[:PROGRAM_SHOWN].rstrip()]
+    for name, text in export.program.files.items():
+        if text.strip():
+            lines += ["", f"{name}:", "", *_shown(text)]
     workers = client.workers()
     lines += ["", f"It asks for {_demand(spec)}.", f"At the {client.description}:", *_offers(workers)]
     missing = client.missing_workers(spec, workers)
@@ -44,6 +46,27 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
     elif not workers:
         lines.append("  no worker yet: the job would wait for one (gpulayer worker start)")
     return "\n".join(lines)
+
+
+def _side_effects(export: Export) -> Iterable[str]:
+    accepted = [effect for effect in export.side_effects if effect.accepted]
+    pending = pending_effects(export)
+    if accepted:
+        yield "  run again on every rank, as accepted:"
+        yield from (f"  {line}" for line in told_effects(accepted))
+    if pending:
+        yield "  would run again on every rank, and is refused until you decide:"
+        yield from (f"  {line}" for line in told_effects(pending))
+        yield f"    {ways_out(pending)}"
+    if export.untimed:
+        cells = ", ".join(f"[{cell}]" for cell in export.untimed)
+        yield f"  how long cell{'s' if len(export.untimed) > 1 else ''} {cells} took is not known: run before %load_ext gpulayer"
+
+
+def _shown(text: str) -> Iterable[str]:
+    yield text[:PROGRAM_SHOWN].strip("\n")
+    if len(text) > PROGRAM_SHOWN:
+        yield f"… and {len(text) - PROGRAM_SHOWN} more characters: %gpulayer export DIR writes the whole folder"
 
 
 def left_behind(export: Export, spec: AnyJob) -> list[str]:

@@ -16,7 +16,7 @@ export const MOST_SUBSCRIPTIONS = 200;
 export const TERMINAL_STATES: readonly JobState[] = ['succeeded', 'failed', 'cancelled'];
 
 /** The steps of a rank, in their order. */
-export const MARKS: readonly string[] = ['fetched', 'launched', 'entered', 'imported', 'met', 'first_step', 'last_step', 'returned', 'ended'];
+export const MARKS: readonly string[] = ['fetched', 'equipped', 'launched', 'entered', 'imported', 'met', 'first_step', 'last_step', 'returned', 'ended'];
 
 /** The body of every answer that is no success. */
 export interface ErrorAnswer {
@@ -70,6 +70,11 @@ export interface CommandJob {
    * told as lines of cells; they change from run to run, and so are no part of the source.
    */
   cells: number[];
+  /**
+   * local path of a requirements file; the worker builds an environment of it, on top of its own packages, and keeps
+   * it.
+   */
+  requirements: string | null;
 }
 
 /** A token with which one worker may register, once. */
@@ -121,6 +126,11 @@ export interface DistributedJob {
    * told as lines of cells; they change from run to run, and so are no part of the source.
    */
   cells: number[];
+  /**
+   * local path of a requirements file; the worker builds an environment of it, on top of its own packages, and keeps
+   * it.
+   */
+  requirements: string | null;
   /** path of the script, relative to `source`. */
   script: string;
   /** its arguments. */
@@ -154,6 +164,8 @@ export interface Failure {
   signal: number | null;
   error: RankError | null;
   last_lines: string[];
+  /** Trying again would end the same way, and is not done. */
+  lasting: boolean;
 }
 
 export type FailureReason = 'launcher' | 'lost' | 'orphaned' | 'rank' | 'start' | 'timeout';
@@ -550,6 +562,20 @@ export interface Subscribe {
   to: Followed;
 }
 
+/** What a node's ranks find: the interpreter, and those packages that the job's program uses or that it asked for. */
+export interface TaskEnvironment {
+  python: string;
+  implementation: string;
+  /** name → version; what is not installed is not in it */
+  packages: Record<string, string>;
+  /** from where the program was written, in words */
+  differences: string[];
+  /** of the file that it was built from */
+  requirements: string | null;
+  /** None: nothing had to be built */
+  build_seconds: number | null;
+}
+
 /** The newest attempt of one node's share. */
 export interface TaskStatus {
   node: number;
@@ -562,6 +588,11 @@ export interface TaskStatus {
   devices: string[];
   ranks: RankOutcome[];
   outputs: OutputFile[];
+  /**
+   * Of a program whose manifest says what it uses, and of a job that brings requirements; known with the end of the
+   * task.
+   */
+  environment: TaskEnvironment | null;
 }
 
 /** What one thread of a rank was doing when the rank was stopped: the innermost frame last. */

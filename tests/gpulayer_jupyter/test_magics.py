@@ -101,7 +101,13 @@ def test_wrong_options_are_two_lines(
                 "Take the line out of the cell.",
             ],
         ),
-        ("await f()", ["NotExportable: Cell 1, line 2: `await` outside a function can't run on ranks; use `asyncio.run(…)`."]),
+        (
+            "await f()",
+            [
+                "NotExportable: 'f' (cell 1, line 2) is bound nowhere: in no cell that this kernel ran, nor in Python itself.",
+                "Check how it is written, or bind it in a cell.",
+            ],
+        ),
         ("x = (\n1 +", ['  File "cell [1]", line 2', "    x = (", "        ^", "SyntaxError: '(' was never closed"]),
     ],
 )

@@ -20,12 +20,13 @@ from gpulayer.control.store.rows import AttemptRow
 from gpulayer.control.store.statements import Statement
 from gpulayer.control.store.tables import attempts, rendezvous, reservations
 from gpulayer.errors import AttemptLost, Conflict, InvalidSpec
-from gpulayer.protocol import Device, JobId, OutputFile, RankOutcome, StopReason, TaskId, WorkerId
+from gpulayer.protocol import Device, JobId, OutputFile, RankOutcome, StopReason, TaskEnvironment, TaskId, WorkerId
 from gpulayer.states import AttemptState, is_legal
 
 _devices_decoder = msgspec.json.Decoder(tuple[Device, ...])
 _ranks_decoder = msgspec.json.Decoder(tuple[RankOutcome, ...])
 _outputs_decoder = msgspec.json.Decoder(tuple[OutputFile, ...])
+_environment_decoder = msgspec.json.Decoder(TaskEnvironment)
 _one = (attempts.c.job_id == bindparam("of_job"), attempts.c.node == bindparam("of_node"), attempts.c.attempt == bindparam("of_attempt"))
 
 _INSERT = Statement(attempts.insert().values({name: bindparam(name) for name in AttemptRow._fields}))
@@ -91,6 +92,7 @@ def insert_attempt(
         confirmed_at=None,
         started_at=None,
         ended_at=None,
+        environment=None,
     )
     _INSERT.insert(connection, **row._asdict())
     _RESERVE.run_many(
@@ -231,6 +233,11 @@ def ranks_of(row: AttemptRow) -> tuple[RankOutcome, ...]:
 def outputs_of(row: AttemptRow) -> tuple[OutputFile, ...]:
     """What it left in its output folder."""
     return () if row.outputs is None else _outputs_decoder.decode(row.outputs)
+
+
+def environment_of(row: AttemptRow) -> TaskEnvironment | None:
+    """What its ranks found, where that was told."""
+    return None if row.environment is None else _environment_decoder.decode(row.environment)
 
 
 @cache

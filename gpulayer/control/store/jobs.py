@@ -58,6 +58,7 @@ def insert_job(
     devices: int,
     accelerator: str | None,
     requires: bytes,
+    requirements: Digest | None = None,
 ) -> JobRow:
     """Store a job as queued."""
     job = JobRow(
@@ -84,6 +85,7 @@ def insert_job(
         started_at=None,
         ended_at=None,
         progress=None,
+        requirements=requirements,
     )
     job = job._replace(sequence=_INSERT.insert(connection, **job._asdict()))
     changes.emit(connection, job_topic(job.id))

@@ -36,6 +36,7 @@ class JobRow(NamedTuple):
     started_at: float | None
     ended_at: float | None
     progress: bytes | None
+    requirements: Digest | None
 
 
 class AttemptRow(NamedTuple):
@@ -53,6 +54,7 @@ class AttemptRow(NamedTuple):
     confirmed_at: float | None
     started_at: float | None
     ended_at: float | None
+    environment: bytes | None
 
 
 class WorkerRow(NamedTuple):

@@ -38,6 +38,7 @@ jobs = Table(
     Column("started_at", Float),
     Column("ended_at", Float),
     Column("progress", LargeBinary),  # the last word of the present attempt's rank 0 about it
+    Column("requirements", String),  # digest of the file that its environment is built from
     UniqueConstraint("owner", "idempotency_key", name="uq_jobs_key"),
     Index("ix_jobs_unfinished", "sequence", sqlite_where=text("ended_at IS NULL")),
 )
@@ -59,6 +60,7 @@ attempts = Table(
     Column("confirmed_at", Float),  # NULL: its worker never said that it knows
     Column("started_at", Float),
     Column("ended_at", Float),
+    Column("environment", LargeBinary),  # what its ranks found, where that is told
     PrimaryKeyConstraint("job_id", "node", "attempt"),
     # Of the live ones only: no move but the last touches it, and it stays as small as what is under way.
     Index("ix_attempts_live", "worker_id", sqlite_where=text("ended_at IS NULL")),

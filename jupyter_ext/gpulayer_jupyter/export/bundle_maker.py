@@ -10,7 +10,6 @@ import platform
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import msgspec
@@ -19,16 +18,24 @@ from gpulayer.bundle.archive import Bundle, Link
 from gpulayer.bundle.collect import find_project
 from gpulayer.errors import InvalidSpec, NotExportable, TooLarge
 from gpulayer.settings import BUNDLE_LIMIT_BYTES
+from gpulayer_jupyter.export.choices import NO_CHOICES, Choices, check_rerun, choose
 from gpulayer_jupyter.export.file_hints import file_hints
 from gpulayer_jupyter.export.history import UNCLEAR
-from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules, package_versions
+from gpulayer_jupyter.export.installed_packages import package_versions
+from gpulayer_jupyter.export.local_modules import Loaded, LocalModules, find_local_modules, nothing_loaded
 from gpulayer_jupyter.export.magic_lines import is_session_only
 from gpulayer_jupyter.export.missing_names import Missing
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program, futures_of, write_program
+from gpulayer_jupyter.export.side_effects import SideEffect, find_side_effects, takes_time
 from gpulayer_jupyter.export.slicer import Slice, no_star_names, slice_pieces
 
 _LARGEST_SHOWN = 10
+
+
+def unknown_seconds(piece: Piece) -> float | None:  # noqa: ARG001 - the answer of somebody who has no clock
+    """Nobody knows how long a statement took."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -37,15 +44,23 @@ class Surroundings:
 
     Args:
         bound: names that the kernel's namespace holds.
-        folder: the kernel's working directory, where the notebook lies.
+        folder: the kernel's working directory.
+        started_in: the folder that the kernel started in, where the notebook lies; None: its working directory.
+        own_folders: more folders whose modules are the user's own.
         module_path: `sys.path`.
+        loaded: how the kernel has found the modules that it imported.
         star_names: what `from module import *` binds.
+        seconds_of: how long a statement took in the kernel; None where nobody knows.
     """
 
     bound: Collection[str] = ()
     folder: Path = Path()
+    started_in: Path | None = None
+    own_folders: Sequence[Path] = ()
     module_path: Sequence[str] = ()
+    loaded: Loaded = nothing_loaded
     star_names: Callable[[str], Iterable[str]] = no_star_names
+    seconds_of: Callable[[Piece], float | None] = unknown_seconds
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,8 @@ class Export:
     Args:
         missing: names that nothing binds, here or in the kernel, and that the program reads in some cases or perhaps never.
         file_hints: one sentence for each text in the program that names a file of this machine which does not travel.
+        side_effects: statements of earlier cells whose repetition on every rank somebody would notice, accepted or not.
+        untimed: cells with statements among these of which nobody knows how long they took.
     """
 
     bundle: Bundle
@@ -64,9 +81,20 @@ class Export:
     packages: dict[str, str]
     missing: tuple[str, ...]
     file_hints: tuple[str, ...] = ()
+    side_effects: tuple[SideEffect, ...] = ()
+    untimed: tuple[int, ...] = ()
 
 
-def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: Surroundings, *, remote: Mapping[str, str] = {}) -> Export:
+def export_cell(
+    history: Sequence[Piece],
+    cell: Sequence[Piece],
+    surroundings: Surroundings,
+    *,
+    remote: Mapping[str, str] = {},
+    choices: Choices = NO_CHOICES,
+    added: Sequence[Piece] = (),
+    given: Sequence[str] = (),
+) -> Export:
     """Make the program that runs `cell` after what it needs of `history`.
 
     Args:
@@ -74,31 +102,38 @@ def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: S
         cell: the statements to run on ranks.
         surroundings: what the kernel knows beyond its cells.
         remote: names that only ranks of earlier jobs bound → where.
+        choices: what a person leaves out of the history, and which side effects may happen on every rank.
+        added: statements that stand behind the history and before the cell, whatever was chosen.
+        given: paths of files and folders that are sent beside the program.
 
     Raises:
+        InvalidSpec: a choice that no statement of the history answers to.
         NotExportable: naming what can't travel, its cell and line.
         TooLarge: over the bundle's limit, naming the ten largest files.
     """
     cell = [piece for piece in cell if not is_session_only(piece.node)]
     for piece in cell:
         _check_piece(piece, in_own_cell=True)
-    found = slice_pieces(history, cell, star_names=surroundings.star_names)
+    chosen = choose(history, choices, lambda: _names_altered(history, surroundings))
+    everything, history = history, [*chosen.pieces, *added]
+    found = slice_pieces(history, cell, star_names=surroundings.star_names, given=given)
     _check_awaits([*history, *cell], found, own_from=len(history))
     for index in found.kept:
         _check_piece(history[index], in_own_cell=False)
-    missing = _check_missing([*history, *cell], found, surroundings.bound, remote, own_from=len(history))
+    missing = _check_missing([*history, *cell], found, surroundings.bound, remote, own_from=len(history), left_out=chosen.left_out)
     sent = [history[index] for index in found.kept] + list(cell)
-    project = find_project(surroundings.folder)
+    folders = list(dict.fromkeys([surroundings.folder, surroundings.started_in or surroundings.folder]))
     modules = find_local_modules(
-        (piece.node for piece in sent),
-        roots=[surroundings.folder, project],
+        (node for piece in sent for node in piece.nodes),
+        roots=[*folders, *map(find_project, folders), *surroundings.own_folders],
         module_path=surroundings.module_path,
-        folder=surroundings.folder,
+        folders=folders,
+        loaded=surroundings.loaded,
     )
     # A module of the user's may be called `main` or `cell` too.
     main = _free_name("main", modules)
     program = write_program(history, cell, found, futures=futures_of([*history, *cell]), main=main, body=_free_name("cell", modules))
-    packages = package_versions(modules.installed, packages_distributions() if modules.installed else {})
+    packages = package_versions(modules.installed)
     files: dict[str, Path | bytes | Link] = dict(modules.files)
     for piece in sent:
         files |= piece.files
@@ -106,8 +141,37 @@ def export_cell(history: Sequence[Piece], cell: Sequence[Piece], surroundings: S
     files["manifest.json"] = _manifest(program, modules, packages, files)
     bundle = Bundle(files)
     _check_size(bundle)
+    if choices.rerun:
+        check_rerun(choices.rerun, everything, _names_altered(everything, surroundings))
+    ran = [index for index in found.kept if index < len(chosen.pieces)]
+    effects = find_side_effects(
+        [history[index] for index in ran],
+        [found.steps[index].alters for index in ran],
+        read=set().union(*(step.touches for step in found.steps[len(history) :])),
+        seconds_of=surroundings.seconds_of,
+        accepts=choices.accepts,
+        modules=_sources(modules),
+    )
     hints = file_hints(sent, folder=surroundings.folder, bundled=files.keys())
-    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints)
+    untimed = dict.fromkeys(
+        piece.cell for piece in (history[index] for index in ran) if takes_time(piece) and surroundings.seconds_of(piece) is None
+    )
+    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints, effects, tuple(untimed))
+
+
+def _sources(modules: LocalModules) -> dict[str, Path]:
+    """Dotted name → file, of modules that are no mere folders."""
+    found: dict[str, Path] = {}
+    for name in modules.names:
+        path = name.replace(".", "/")
+        file = modules.files.get(f"{path}/__init__.py") or modules.files.get(f"{path}.py")
+        if file is not None:
+            found[name] = file
+    return found
+
+
+def _names_altered(history: Sequence[Piece], surroundings: Surroundings) -> list[set[str]]:
+    return [step.alters for step in slice_pieces(history, (), star_names=surroundings.star_names).steps]
 
 
 def _free_name(stem: str, modules: LocalModules) -> str:
@@ -130,23 +194,35 @@ def _sentence(text: str) -> str:
 
 def _check_awaits(pieces: Sequence[Piece], found: Slice, *, own_from: int) -> None:
     for index in (*found.kept, *range(own_from, len(pieces))):
-        line = found.steps[index].effects.awaits_at
-        if line is not None:
+        effects = found.steps[index].effects
+        if effects.awaits_at is not None and effects.star_imports:
             raise NotExportable(
-                f"{_sentence(pieces[index].place(line))}: `await` outside a function can't run on ranks; use `asyncio.run(…)`."
+                f"{_sentence(pieces[index].place(effects.awaits_at))}: a statement with both `await` and `import *` can't run on ranks.",
+                fix="Import the names in a statement of its own.",
             )
 
 
 def _check_missing(
-    pieces: Sequence[Piece], found: Slice, bound: Collection[str], remote: Mapping[str, str], *, own_from: int
+    pieces: Sequence[Piece],
+    found: Slice,
+    bound: Collection[str],
+    remote: Mapping[str, str],
+    *,
+    own_from: int,
+    left_out: Mapping[str, str],
 ) -> tuple[str, ...]:
     nowhere: list[str] = []
     for name in found.missing:
         piece = pieces[name.piece]
+        if name.name in left_out and (name.certain or name.name in bound):
+            raise NotExportable(
+                f"'{name.name}' ({piece.place(name.line)}) is bound by a statement that does not travel ({left_out[name.name]}).",
+                fix=f"Send its value with --send {name.name}, or let the statement travel.",
+            )
         if name.name in remote and name.name not in bound:
             raise NotExportable(
                 f"'{name.name}' ({piece.place(name.line)}) was made in a %%gpulayer cell ({remote[name.name]}), which ran on ranks only.",
-                fix="Move it into a cell of its own, without %%gpulayer, and run that cell.",
+                fix=f"Move it into a cell without %%gpulayer and run that, or have its value brought back there: --fetch {name.name}.",
             )
         if name.name in bound or (name.piece < own_from and name.certain):
             raise _not_rebuilt(name, piece)
@@ -166,7 +242,7 @@ def _not_rebuilt(name: Missing, piece: Piece) -> NotExportable:
         why, fix = "is IPython itself, which the ranks do not have", "Take it out of what the job needs."
     else:
         why = "is bound by no Python statement that this kernel ran, so it can't be rebuilt from source"
-        fix = "Bind it in a cell (load or compute it there), or send the file it comes from with --input and read that."
+        fix = f"Bind it in a cell, or send its value with --send {name.name}, or the file it comes from with --input."
     return NotExportable(f"'{name.name}' ({piece.place(name.line)}) {why}.", fix=fix)
 
 

@@ -9,33 +9,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Literal
+from weakref import WeakKeyDictionary
 
 from gpulayer_jupyter.export.scopes import bound_in
+from gpulayer_jupyter.export.usage import How, UsageReader
 
-How = Literal["read", "called", "method", "argument", "changed", "base"]
-
-_WORDS_PURE_METHODS = """
-abs all any argmax argmin argsort astype capitalize casefold copy corr count describe difference dim dot duplicated encode decode
-endswith exists find format groupby head hist index info intersection is_dir is_file isalpha isdigit isin isna isnull issubset
-item join joinpath lower lstrip max mean median memory_usage min named_parameters nelement notna nunique numel parameters plot
-prod quantile repeat replace_all resolve rsplit rstrip shape size sample_count split splitlines startswith state_dict std strip
-sum tail title to_csv to_dict to_html to_json to_markdown to_numpy to_parquet to_string tolist union unique upper value_counts var
-zfill read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob
-"""
-PURE_METHODS = frozenset(_WORDS_PURE_METHODS.split())
-"""Methods that leave their object as it is, in the libraries that notebooks use; every other one may change it."""
-
-_WORDS_VIEW_METHODS = """
-cpu detach expand flatten get items keys narrow numpy permute ravel reshape squeeze transpose unsqueeze values view
-"""
-VIEW_METHODS = frozenset(_WORDS_VIEW_METHODS.split())
-"""Methods that change nothing themselves and may hand out a piece of their object."""
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
-_TRANSPARENT = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.keyword, *_COMPREHENSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +56,19 @@ class Effects:
     bound_at: dict[str, int] = field(default_factory=dict)  # in a compound statement: the first line that binds the name
 
 
+_known: WeakKeyDictionary[ast.stmt, Effects] = WeakKeyDictionary()
+
+
 def effects_of(statement: ast.stmt) -> Effects:
-    """Read one top-level statement."""
-    visitor = _Visitor(statement)
-    visitor.visit(statement)
-    return visitor.effects
+    """Read one top-level statement; a history's are asked at each submit, and read once."""
+    known = _known.get(statement)
+    if known is None:
+        visitor = _Visitor(statement)
+        visitor.visit(statement)
+        known = visitor.effects
+        if not known.star_imports:  # what those bind is added later, by somebody who knows the module
+            _known[statement] = known
+    return known
 
 
 def _first_bindings(statement: ast.stmt) -> dict[str, int]:
@@ -100,16 +87,17 @@ class _Scope:
     is_class: bool
     bound: set[str]
     globals: set[str]
+    surely: set[str] = field(default_factory=set)  # of a class: what it has bound by now
 
 
-class _Visitor(ast.NodeVisitor):
+class _Visitor(UsageReader, ast.NodeVisitor):
     def __init__(self, statement: ast.stmt) -> None:
+        super().__init__(statement)
         self.effects = Effects()
         self._scopes: list[_Scope] = []
-        self._later = 0
         self._soft = 0
         self._functions = 0
-        self._parents = {child: parent for parent in ast.walk(statement) for child in ast.iter_child_nodes(parent)}
+        self._walruses: set[str] = set()  # names bound by `:=` further left
         self._statement = statement
         bound, _ = bound_in([statement])
         certain = self._certain(statement)
@@ -137,7 +125,7 @@ class _Visitor(ast.NodeVisitor):
                 return True, False
             if scope.is_class:
                 if depth == 0 and name in scope.bound:
-                    return True, True
+                    return name not in scope.surely, True
                 continue
             if name in scope.bound:
                 return False, False
@@ -151,6 +139,17 @@ class _Visitor(ast.NodeVisitor):
             self._add(node, "read")
         elif self._scopes and any(node.id in scope.globals for scope in self._scopes[-1:]):
             self._bind_from_inside(node.id)
+        elif self._scopes and self._scopes[-1].is_class and isinstance(node.ctx, ast.Store) and self._is_straight(node):
+            self._scopes[-1].surely.add(node.id)
+
+    def _is_straight(self, node: ast.AST) -> bool:
+        """Whether nothing in the class decides first if this is executed."""
+        parent = self._parents.get(node)
+        while parent is not None and not isinstance(parent, ast.ClassDef):
+            if isinstance(parent, _CONDITIONAL):
+                return False
+            parent = self._parents.get(parent)
+        return True
 
     def _bind_from_inside(self, name: str) -> None:
         (self.effects.later_binds if self._later else self.effects.may_bind).add(name)
@@ -160,7 +159,7 @@ class _Visitor(ast.NodeVisitor):
         if not is_global:
             return
         how, path, callee, result_used = self._classify(node)
-        self._add(node, how, path, callee, soft=perhaps, result_used=result_used)
+        self._add(node, how, path, callee, soft=perhaps or node.id in self._walruses, result_used=result_used)
 
     def _add(
         self,
@@ -185,81 +184,23 @@ class _Visitor(ast.NodeVisitor):
             )
         )
 
-    def _classify(self, name: ast.Name) -> tuple[How, tuple[str, ...], tuple[str, ...], bool]:
-        path: list[str] = []
-        plain = True
-        node: ast.AST = name
-        parent = self._parents.get(node)
-        while True:
-            if isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node:
-                if isinstance(parent, ast.Attribute) and plain:
-                    path.append(parent.attr)
-                else:
-                    plain = False
-                if not isinstance(parent.ctx, ast.Load):
-                    return "changed", tuple(path), (), False
-            elif isinstance(parent, ast.Call) and parent.func is node:
-                last = node.attr if isinstance(node, ast.Attribute) else None
-                if node is name:
-                    return "called", (), (), self._result_used(parent)
-                if last in VIEW_METHODS:
-                    plain = False
-                elif last in PURE_METHODS:
-                    return "read", tuple(path), (), True
-                else:
-                    return "method", tuple(path), (), self._result_used(parent)
-            else:
-                break
-            node, parent = parent, self._parents.get(parent)
-        how, callee = self._outside(node, parent)
-        return how, tuple(path), callee, True
-
-    def _outside(self, node: ast.AST, parent: ast.AST | None) -> tuple[How, tuple[str, ...]]:
-        """How the value of a chain is used by what stands around it."""
-        while isinstance(parent, _TRANSPARENT):
-            if isinstance(parent, ast.Starred):
-                return "changed", ()  # unpacking an iterator uses it up
-            node, parent = parent, self._parents.get(parent)
-        if isinstance(parent, ast.Call):
-            return "argument", self._dotted(parent.func)
-        if isinstance(parent, ast.ClassDef) and node in parent.bases:
-            return "base", ()  # its metaclass or `__init_subclass__` runs
-        if isinstance(parent, (*_FUNCTIONS, ast.ClassDef)) and node in getattr(parent, "decorator_list", ()):
-            return "called", ()
-        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is node:
-            return "changed", ()
-        if isinstance(parent, (ast.withitem, ast.Await, ast.YieldFrom, ast.Delete)):
-            return "changed", ()
-        if isinstance(parent, ast.Assign):
-            unpacks = any(isinstance(target, (ast.Tuple, ast.List)) for target in parent.targets)
-            stores = any(isinstance(target, (ast.Attribute, ast.Subscript)) for target in parent.targets)
-            if stores:
-                return "argument", ()  # held by another object from here on, which may pass it on
-            # In a function a local second name is as good as the first.
-            return ("changed" if (unpacks and node is parent.value and not isinstance(node, ast.Tuple)) or self._later else "read"), ()
-        if isinstance(parent, (ast.AnnAssign, ast.AugAssign)) and self._later:
-            return "changed", ()
-        return "read", ()
-
-    def _result_used(self, call: ast.Call) -> bool:
-        return not isinstance(self._parents.get(call), ast.Expr)
-
-    def _dotted(self, node: ast.expr) -> tuple[str, ...]:
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if isinstance(node, ast.Name) and self._is_global(node.id)[0]:
-            return (node.id, *reversed(parts))
-        return ()
-
     # ---- statements and scopes
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)  # read before the targets are bound
+        for target in node.targets:
+            self.visit(target)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.visit(node.target)
+        self._walruses.add(node.target.id)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
-            is_global, _ = self._is_global(node.target.id)
+            is_global, perhaps = self._is_global(node.target.id)
             if is_global:
-                self._add(node.target, "changed")
+                self._add(node.target, "changed", soft=perhaps)
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:

@@ -19,6 +19,7 @@ from gpulayer.bundle.executing import executing_place
 from gpulayer_jupyter.export.fit_pieces import load_weights_piece, with_kept_fits
 from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
+from gpulayer_jupyter.export.run_files import files_that_run
 
 UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
 _RUNS_OTHER_CELL = re.compile(r"\s*%%capture\b")
@@ -37,6 +38,7 @@ class Run:
         nothing_ran: refused before its first statement (a syntax error).
         unclear: it raised, and nobody knows where.
         fits: those that ended in the kernel while it ran.
+        files: what its `%run` lines ran, by the names that they give.
         afterwards: statements that stand for what GPUlayer itself did to the kernel's names when the cell had run.
     """
 
@@ -47,6 +49,7 @@ class Run:
     nothing_ran: bool = False
     unclear: bool = False
     fits: FitLedger | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
     afterwards: list[Piece] = field(default_factory=list)
 
     def with_fits(self, pieces: Sequence[Piece]) -> list[Piece]:
@@ -82,7 +85,7 @@ class History:
         if kept is not None and kept[0] == key:
             return kept[1]
         try:
-            read = read_cell(run.raw, cell=run.cell, transform=transform, failed_line=run.failed_line)
+            read = read_cell(run.raw, cell=run.cell, transform=transform, failed_line=run.failed_line, files=run.files)
         except SyntaxError:
             read = ReadCell()
         if run.unclear:
@@ -103,6 +106,14 @@ class HistoryRecorder:
     def remember_weights(self, name: str, file: Path) -> None:
         """The job of the running cell left other weights in a model than its source gives it: keep them for later jobs."""
         self._remember(name, self._folder.keep(".safetensors", partial(shutil.copyfile, file)))
+
+    def remember_value(self, make: Callable[[int], Piece]) -> None:
+        """GPUlayer bound a name in the running cell (its number is given): keep the statement that stands for that in later jobs."""
+        run = self.current
+        if run is not None:
+            piece = make(run.cell)
+            kept = {path: self._folder.keep(".bin", partial(_write, content)).file for path, content in piece.files.items()}
+            run.afterwards.append(replace(piece, files=kept))
 
     def _remember(self, name: str, weights: KeptFile) -> None:
         if self.current is not None:
@@ -142,7 +153,7 @@ class HistoryRecorder:
         manager = self._shell.history_manager
         # IPython versions differ in whether the count has grown by now; its list of inputs has not.
         number = len(manager.input_hist_raw) if manager.enabled else self._shell.execution_count
-        run = Run(cell=number, raw=info.raw_cell or "", finished=False)
+        run = Run(cell=number, raw=info.raw_cell or "", finished=False, files=files_that_run(info.raw_cell or ""))
         self.history.runs.append(run)
         self._open.append(run)
 
@@ -158,10 +169,16 @@ class HistoryRecorder:
         if inner:
             return
         run.cell = result.execution_count or run.cell
+        # A file that the cell itself wrote, or that lies where the cell went, is there by now.
+        run.files = files_that_run(run.raw) | run.files
         if run.fits is not None:
             run.fits.bind(self._shell.user_ns)
             run.afterwards += [load_weights_piece(run.cell, 1, name, weights) for name, weights in run.fits.changed_since()]
         run.finished = True
+
+
+def _write(content: bytes | Path, file: Path) -> None:
+    file.write_bytes(content if isinstance(content, bytes) else content.read_bytes())
 
 
 def _failed_line(traceback: TracebackType | None, namespace: dict[str, Any]) -> int | None:
@@ -180,7 +197,7 @@ def _runs_so_far(shell: Any) -> list[Run]:
     for cell, raw in enumerate(manager.input_hist_raw):
         if cell == 0 or not raw:
             continue
-        run = Run(cell=cell, raw=raw)
+        run = Run(cell=cell, raw=raw, files=files_that_run(raw))
         if cell in exceptions:
             run.failed_line = _failed_line_of_text(exceptions[cell], cell)
             run.nothing_ran = exceptions[cell].get("ename") in ("SyntaxError", "IndentationError")
@@ -204,4 +221,4 @@ def _failed_line_of_text(stored: dict[str, Any], cell: int) -> int | None:
 
 def runs_of(sources: Sequence[str]) -> History:
     """A history in which these cells ran, numbered from 1; for programs and tests that have no shell."""
-    return History([Run(cell=number, raw=raw) for number, raw in enumerate(sources, start=1)])
+    return History([Run(cell=number, raw=raw, files=files_that_run(raw)) for number, raw in enumerate(sources, start=1)])

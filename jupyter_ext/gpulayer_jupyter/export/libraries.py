@@ -19,6 +19,9 @@ all any dict frozenset list max min set sorted sum tuple enumerate zip
 _USE_UP = frozenset(_WORDS_USE_UP.split())
 """They leave a list as it is, but use up an iterator."""
 
+CALL_ARGUMENTS = frozenset({"map", "sorted", "min", "max", "reduce", "list", "tuple", "sum", "any", "all", "set", "dict"})
+"""They call functions that they are given, or go through iterators that call some."""
+
 _WORDS_ATOM_MAKERS = """
 abs bool chr complex float hash hex id int len ord repr round str
 """
@@ -26,13 +29,18 @@ ATOM_MAKERS = frozenset(_WORDS_ATOM_MAKERS.split())
 
 _PURE_PREFIXES = (
     "math.", "statistics.", "json.dumps", "copy.", "operator.", "matplotlib.", "seaborn.", "plotly.", "pandas.", "sklearn.", "polars.",
-    "collections.", "functools.", "pathlib.", "os.path.", "dataclasses.", "typing.", "torch.", "numpy.",
+    "collections.", "functools.", "pathlib.", "os.path.", "dataclasses.", "typing.", "torch.", "numpy.", "IPython.display.",
 )  # fmt: skip
+_MAY_CHANGE = ("numpy.random.", "torch.nn.utils.", "torch.ao.", "torch.quantization.", "torch.fx.")
 _NUMPY_CHANGES = frozenset(f"numpy.{name}" for name in ("copyto", "fill_diagonal", "place", "put", "putmask", "put_along_axis"))
 _WORDS_QUIET = """
 matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins
 """
 _QUIET = frozenset(_WORDS_QUIET.split())
+_WORDS_SAVE = """
+save savetxt savez savez_compressed save_file dump imwrite imsave savemat
+"""
+_SAVE = frozenset(_WORDS_SAVE.split())
 _SETTINGS = ("set", "use", "rc", "style", "environ", "putenv", "unsetenv", "register", "enable", "disable")
 _WORDS_SEEDS = """
 seed manual_seed manual_seed_all seed_all seed_everything set_seed set_random_seed set_rng_state setstate set_state
@@ -45,7 +53,7 @@ RANDOM_FAMILIES = frozenset({"random", "numpy", "torch"})
 def leaves_arguments(callee: str) -> bool:
     """Whether a library function is known to leave what it is given as it is."""
     last = callee.rpartition(".")[2]
-    if callee.startswith(("numpy.random.", "torch.nn.utils.prune")) or callee in _NUMPY_CHANGES:
+    if callee.startswith(_MAY_CHANGE) or callee in _NUMPY_CHANGES or last == "at":
         return False
     if callee.startswith("torch.") and (last.endswith("_") or callee.startswith("torch.autograd")):
         return False
@@ -60,6 +68,8 @@ def uses_up_iterators(builtin: str) -> bool:
 def only_shows(call: str) -> bool:
     """Whether a call for its effect alone shows something or touches files, and leaves no state in its module."""
     root, _, rest = call.partition(".")
+    if rest.rpartition(".")[2] in _SAVE:
+        return True
     return root in _QUIET and not any(part.startswith(_SETTINGS) for part in rest.split("."))
 
 

@@ -1,7 +1,7 @@
 """Modules that lie beside the notebook or in its project, with everything of that kind which they import in turn.
 
-Modules are found as Python finds them, on the kernel's module path, and are never imported for it. Installed packages stay
-where they are. Runs in the kernel.
+A module that the kernel has imported is found where the kernel found it, another one as Python finds it on the module path; none is
+imported for it. Sources are read from disk at each submit. Installed packages stay where they are. Runs in the kernel.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import ast
 import importlib.machinery
 import sys
-import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpulayer_jupyter.export.import_names import imported_by_source, imported_by_statement
+from gpulayer_jupyter.export.installed_packages import installed_prefixes
+
+Loaded = Callable[[str], importlib.machinery.ModuleSpec | None]
+"""How the kernel has found a module; None for one that it has not imported."""
 _NEVER = frozenset({"gpulayer", "gpulayer_server", "gpulayer_jupyter"})  # each worker has its own
 _DATA_SKIPPED = frozenset({".py", ".pyc", ".pyo", ".ipynb", ".so", ".pyd"})
 _LOADERS = (
@@ -38,40 +42,55 @@ class LocalModules:
     installed: set[str] = field(default_factory=set)
 
 
-def find_local_modules(statements: Iterable[ast.AST], *, roots: Sequence[Path], module_path: Sequence[str], folder: Path) -> LocalModules:
+def nothing_loaded(name: str) -> importlib.machinery.ModuleSpec | None:  # noqa: ARG001 - the answer where nothing is imported
+    """No module has been imported."""
+    return None
+
+
+def find_local_modules(
+    statements: Iterable[ast.AST],
+    *,
+    roots: Sequence[Path],
+    module_path: Sequence[str],
+    folders: Sequence[Path],
+    loaded: Loaded = nothing_loaded,
+) -> LocalModules:
     """Follow the imports of these statements.
 
     Args:
         statements: what runs.
         roots: folders below which a module counts as local.
         module_path: `sys.path` of the kernel.
-        folder: the kernel's working directory, against which entries like ".." and "" are read.
+        folders: the kernel's working directory, and the one that it started in: entries like ".." and "" are read against both.
+        loaded: what the kernel has imported.
     """
-    search = _Search([root.resolve() for root in roots], module_path, folder)
+    search = _Search([root.resolve() for root in roots], module_path, folders, loaded)
     for statement in statements:
-        for name in _imported(statement, package=""):
+        for name in imported_by_statement(statement):
             search.add(name)
     return search.found
 
 
 class _Search:
-    def __init__(self, roots: Sequence[Path], module_path: Sequence[str], folder: Path) -> None:
+    def __init__(self, roots: Sequence[Path], module_path: Sequence[str], folders: Sequence[Path], loaded: Loaded) -> None:
         self.found = LocalModules()
         self._seen: set[str] = set()
         self._entries: list[str] = []
         self._finders: dict[str, importlib.machinery.FileFinder] = {}
-        relative: list[Path] = []
+        self._local: dict[Path, bool] = {}
+        self._loaded = loaded
+        relative: dict[Path, None] = {}
         for entry in module_path:
-            absolute = (folder / entry).resolve()
-            if not Path(entry).is_absolute():
-                relative.append(absolute)
-            self._entries.append(str(absolute))
-        if str(folder.resolve()) not in self._entries:
-            self._entries.append(str(folder.resolve()))
+            if Path(entry).is_absolute():
+                self._entries.append(str(Path(entry).resolve()))
+                continue
+            for folder in folders:
+                relative[(folder / entry).resolve()] = None
+                self._entries.append(str((folder / entry).resolve()))
+        self._entries.extend(str(folder.resolve()) for folder in folders)
+        self._entries = list(dict.fromkeys(self._entries))
         # `sys.path.append("..")` is a person saying that the folder above belongs to the notebook.
         self._roots = [*roots, *relative]
-        prefixes = {sys.prefix, sys.base_prefix, *(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))}
-        self._installed = [Path(prefix).resolve() for prefix in prefixes]
 
     def add(self, dotted: str) -> None:
         """Take a module, the packages above it, and what they import."""
@@ -97,6 +116,9 @@ class _Search:
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top in _NEVER or top in sys.builtin_module_names:
             return None
+        known = self._loaded(name)
+        if known is not None and _is_there(known):
+            return known
         # Not `PathFinder`: for a namespace inside a namespace it wants the parent imported.
         portions: list[str] = []
         for entry in self._entries if locations is None else locations:
@@ -132,42 +154,35 @@ class _Search:
             self.found.files[f"{package_path}/__init__.py" if is_package else f"{package_path}.py"] = source
             package = name if is_package else name.rpartition(".")[0]
             try:
-                tree = ast.parse(source.read_bytes(), filename=str(source))
-            except SyntaxError:
+                yield from imported_by_source(source.read_bytes(), package=package)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
                 return  # it travels, and the rank says what is wrong with it, as the kernel would
-            yield from _imported(tree, package=package)
 
     def _is_local(self, path: Path) -> bool:
+        folder = path.parent
+        known = self._local.get(folder) if path.suffix == ".py" else None  # a link may lead a folder elsewhere, and seldom a module
+        if known is None:
+            known = self._lies_locally(path)
+            if path.suffix == ".py" and not path.is_symlink():
+                self._local[folder] = known
+        return known
+
+    def _lies_locally(self, path: Path) -> bool:
         resolved = path.resolve()
         if "site-packages" in resolved.parts or "dist-packages" in resolved.parts:
             return False
         inside = [root for root in self._roots if resolved.is_relative_to(root)]
-        installed = [prefix for prefix in self._installed if resolved.is_relative_to(prefix)]
+        installed = [prefix for prefix in installed_prefixes() if resolved.is_relative_to(prefix)]
         # A project may lie below the prefix (/usr/…), and an environment below the project: the nearer one decides.
         nearest = max((len(root.parts) for root in inside), default=0)
         return bool(inside) and nearest > max((len(prefix.parts) for prefix in installed), default=0)
 
 
-def _imported(tree: ast.AST, *, package: str) -> Iterator[str]:
-    """Dotted names that importing may touch, function bodies and `import_module("…")` included."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parents = package.split(".") if package else []
-                above = parents[: len(parents) - node.level + 1]
-                base = ".".join([*above, *([node.module] if node.module else [])])
-            if base:
-                yield base
-                yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
-        elif isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in ("import_module", "__import__") and node.args:
-                first = node.args[0]
-                if isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("."):
-                    yield first.value
+def _is_there(spec: importlib.machinery.ModuleSpec) -> bool:
+    """Whether what the kernel imported is still on the disk; extension modules and what import hooks make are none of ours."""
+    if spec.origin is not None and spec.has_location:
+        return spec.origin.endswith(".py") and Path(spec.origin).is_file()
+    return spec.origin is None and any(Path(place).is_dir() for place in spec.submodule_search_locations or ())
 
 
 def _data_files(package: Path) -> Iterator[Path]:
@@ -180,17 +195,3 @@ def _data_files(package: Path) -> Iterator[Path]:
                 yield from _data_files(entry)
         elif entry.is_file() and entry.suffix not in _DATA_SKIPPED:
             yield entry
-
-
-def package_versions(installed: Iterable[str], distributions: Mapping[str, list[str]]) -> dict[str, str]:
-    """Name → version of the distributions that these imports come from."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions: dict[str, str] = {}
-    for top in installed:
-        for distribution in distributions.get(top, ()):
-            try:
-                versions[distribution] = version(distribution)
-            except PackageNotFoundError:
-                continue
-    return dict(sorted(versions.items()))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from gpulayer_jupyter.export.run_files import RunFile, run_line
 
 _WORDS_SESSION_ONLY = """
 aimport autoreload autosave clear cls colors config doctest_mode gui load_ext matplotlib notebook pdb precision reload_ext xmode
@@ -29,6 +32,7 @@ class Magic:
         is_remote: the body ran on ranks only.
         refusal: why it can't travel, where something needs it.
         always: it is needed whatever the slice says.
+        run: the file that `source` runs.
     """
 
     source: str | None = None
@@ -37,10 +41,16 @@ class Magic:
     is_remote: bool = False
     refusal: str | None = None
     always: bool = False
+    run: RunFile | None = None
 
 
-def interpret(node: ast.stmt) -> Magic | None:
-    """None for a statement that is plain Python."""
+def interpret(node: ast.stmt, files: Mapping[str, bytes] = {}) -> Magic | None:
+    """None for a statement that is plain Python.
+
+    Args:
+        node: the statement.
+        files: what `%run` found under the names that the cell gives it.
+    """
     calls = [found for found in ast.walk(node) if isinstance(found, ast.Name) and found.id == "get_ipython"]
     if not calls:
         return None
@@ -50,9 +60,9 @@ def interpret(node: ast.stmt) -> Magic | None:
         nested = next((call for call in map(_call, ast.walk(node)) if call[0] is not None), (None, []))
         return Magic(refusal=_refusal(*nested))
     if name == "run_cell_magic" and isinstance(node, ast.Expr):
-        return _cell_magic(*arguments)
+        return _cell_magic(*arguments[:3])
     if name == "run_line_magic":
-        return _line_magic(node, *arguments)
+        return _line_magic(node, files, *arguments[:2])
     return Magic(refusal=_refusal(name, arguments))
 
 
@@ -71,7 +81,7 @@ def _call(node: ast.AST | None) -> tuple[str | None, list[str]]:
     return None, []
 
 
-def _cell_magic(name: str, line: str, body: str = "") -> Magic:
+def _cell_magic(name: str, line: str = "", body: str = "") -> Magic:
     if name == "gpulayer":
         return Magic(body=body, body_offset=1, is_remote=True)
     if name in _TRANSPARENT_CELLS:
@@ -80,15 +90,28 @@ def _cell_magic(name: str, line: str, body: str = "") -> Magic:
     return Magic(refusal=_refusal("run_cell_magic", [name]))
 
 
-def _line_magic(node: ast.stmt, name: str, line: str = "") -> Magic:
+def _line_magic(node: ast.stmt, files: Mapping[str, bytes], name: str, line: str = "") -> Magic:
     if name == "time":
         code = re.sub(r"^(\s*--no-raise-error|\s*-n\b)+", "", line).strip()
         if isinstance(node, ast.Assign):
             return Magic(source=f"{' = '.join(ast.unparse(target) for target in node.targets)} = {code}")
-        return Magic(source=code)
+        return Magic(body=code)  # which IPython transforms as it does a cell
     if name in ("env", "set_env") and isinstance(node, ast.Expr):
         return _environment(name, line)
+    if name == "cd" and isinstance(node, ast.Expr):
+        return _folder(line)
+    if name == "run" and isinstance(node, ast.Expr):
+        found = run_line(line, files)
+        return Magic(refusal=found) if isinstance(found, str) else Magic(source=found[0], run=found[1])
     return Magic(refusal=_refusal("run_line_magic", [name, line]))
+
+
+def _folder(line: str) -> Magic:
+    folder = re.sub(r"^\s*-q\b", "", line).strip().strip("'\"")
+    if not folder or folder.startswith("-") or "$" in folder or "{" in folder:
+        return Magic(refusal=_refusal("run_line_magic", ["cd"]))
+    plain = f"{folder!r}" if not folder.startswith("~") else f"__import__('os').path.expanduser({folder!r})"
+    return Magic(source=f"__import__('os').chdir({plain})")
 
 
 def _environment(name: str, line: str) -> Magic:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ast
 import difflib
+import io
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpulayer.bundle.executing import Position
+from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export import magic_lines
+from gpulayer_jupyter.export.run_files import RunFile
 from gpulayer_jupyter.export.scopes import bound_in
 
 Transform = Callable[[str], str]
@@ -31,11 +35,12 @@ class Piece:
         first: the line of the parsed text on which `source` begins.
         refusal: why this statement can't travel; None where it can.
         always: it travels whatever the slice says.
-        files: what it reads beside the script: path in the bundle → file.
+        files: what it reads beside the script: path in the bundle → file, or what is in it.
         spans: where it stands in the transformed text; below a magic that runs text of its own, there as well.
         restores: the name whose value this statement gives the state that it has in the kernel; see `fit_pieces.py`.
         spared: names that count as unchanged by this statement.
         replays: set where a `Trainer.fit` ran in it: the files that stand for the fit, or none where it trains again.
+        run: the file that a `%run` stands for.
     """
 
     cell: int
@@ -45,11 +50,17 @@ class Piece:
     first: int
     refusal: str | None = None
     always: bool = False
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Path | bytes] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     restores: str = ""
     spared: frozenset[str] = frozenset()
     replays: tuple[str, ...] | None = None
+    run: RunFile | None = None
+
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """What is executed where the statement runs."""
+        return (self.node,) if self.run is None else (self.node, self.run.tree)
 
     def holds(self, position: Position) -> bool:
         """Whether what is executed there belongs to this statement."""
@@ -87,6 +98,7 @@ def read_cell(
     first_line: int = 1,
     failed_line: int | None = None,
     spans: tuple[Span, ...] = (),
+    files: Mapping[str, bytes] = {},
 ) -> ReadCell:
     """Split a cell into its statements.
 
@@ -97,40 +109,57 @@ def read_cell(
         first_line: which line of the notebook's cell `raw` begins on.
         failed_line: line of the transformed text that raised; what stands from that statement on did not run.
         spans: where the magic stands whose text this is.
+        files: what its `%run` lines run; see `files_that_run`.
 
     Raises:
         SyntaxError: as Python sees it, with the cell's own line.
+        NotExportable: a text that no Python reads.
     """
     read = ReadCell()
-    text = transform(raw)
-    lines = _line_map(raw, text)
+    text = raw
     try:
+        text = transform(raw)
         tree = ast.parse(text)
+        with warnings.catch_warnings():  # the kernel says them
+            warnings.simplefilter("ignore")
+            for alone in tree.body:  # as IPython does: `from __future__` may stand further down; a lone `return` is an error
+                compile(ast.Module([alone], []), "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        lines = _line_map(raw, text)
     except SyntaxError as error:
-        if error.lineno is not None:
-            shift = first_line - 1 + lines(error.lineno) - error.lineno
-            error.lineno += shift
-            error.end_lineno = error.end_lineno + shift if error.end_lineno else None
-        error.filename = f"cell [{cell}]"
-        raise
+        line = _line_map(raw, text)(error.lineno) if error.lineno is not None else 1
+        raise _at(error, cell, first_line - 1 + line) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        # NUL bytes, half a surrogate pair, and what is nested deeper than Python's own parser goes.
+        raise NotExportable(f"Cell {cell}, line {first_line}: Python can't read this cell: {error or 'it is nested too deep'}.") from None
     for node, first, source in _segments(text, tree):
         if failed_line is not None and (node.end_lineno or node.lineno) >= failed_line:
             break
         line = first_line - 1 + lines(first)
         here = (*spans, _span(node))
-        magic = magic_lines.interpret(node)
+        magic = magic_lines.interpret(node, files)
         if magic is None:
             read.pieces.append(Piece(cell, line, source, node, first, spans=here))
         elif magic.body is not None:
-            first_inside = line + magic.body_offset
-            inner = read_cell(magic.body, cell=cell, transform=transform, first_line=first_inside, failed_line=failed_line, spans=here)
+            first_inside = first_line - 1 + lines(node.lineno) + magic.body_offset
+            inner = read_cell(
+                magic.body,
+                cell=cell,
+                transform=transform,
+                first_line=first_inside,
+                failed_line=failed_line,
+                spans=here,
+                files=files,
+            )
             if magic.is_remote:
                 read.remote.update(_bindings(inner))
             else:
                 read.pieces.extend(inner.pieces)
                 read.remote.update(inner.remote)
         elif magic.source is not None:
-            replaced = ast.parse(magic.source).body
+            try:
+                replaced = ast.parse(magic.source).body
+            except SyntaxError as error:
+                raise _at(error, cell, first_line - 1 + lines(node.lineno)) from None
             read.pieces.extend(
                 Piece(
                     cell,
@@ -141,12 +170,22 @@ def read_cell(
                     magic.refusal,
                     magic.always,
                     spans=(*here, _span(part)),
+                    files={magic.run.path: magic.run.content} if magic.run is not None else {},
+                    run=magic.run,
                 )
                 for part in replaced
             )
         elif magic.refusal is not None:
             read.pieces.append(Piece(cell, line, source, node, first, magic.refusal, spans=here))
     return read
+
+
+def _at(error: SyntaxError, cell: int, line: int) -> SyntaxError:
+    """The error with its place in the notebook."""
+    if error.lineno is not None and error.end_lineno is not None:
+        error.end_lineno += line - error.lineno
+    error.lineno, error.filename = line, f"cell [{cell}]"
+    return error
 
 
 def _span(node: ast.stmt) -> Span:
@@ -159,7 +198,7 @@ def _bindings(inner: ReadCell) -> dict[str, str]:
 
 def _line_map(raw: str, text: str) -> Callable[[int], int]:
     """From lines of the transformed text to lines of the raw one; IPython joins continued magic lines and drops empty ones."""
-    before, after = raw.splitlines(), text.splitlines()
+    before, after = ([line.rstrip("\r\n") for line in _lines(part)] for part in (raw, text))
     if len(before) == len(after):
         return lambda line: line
     table: dict[int, int] = {}
@@ -169,9 +208,14 @@ def _line_map(raw: str, text: str) -> Callable[[int], int]:
     return lambda line: table.get(line, line)
 
 
+def _lines(text: str) -> list[str]:
+    """Lines as Python counts them; `str.splitlines` takes a form feed, or a separator of Unicode inside a text, for another end."""
+    return io.StringIO(text, newline="").readlines()
+
+
 def _segments(text: str, tree: ast.Module) -> list[tuple[ast.stmt, int, str]]:
     """Each statement with the first line and the text of what belongs to it."""
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     found: list[tuple[ast.stmt, int, str]] = []
     starts = [min([node.lineno, *(outer.lineno for outer in getattr(node, "decorator_list", ()))]) for node in tree.body]
     ends = [node.end_lineno or node.lineno for node in tree.body]

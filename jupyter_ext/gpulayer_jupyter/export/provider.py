@@ -5,8 +5,11 @@ Joins the shell (history, namespace, module path) to the pure export. Runs in th
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,12 +17,18 @@ from weakref import WeakKeyDictionary
 from gpulayer.bundle.executing import Position, executing_place
 from gpulayer.bundle.source_provider import Source
 from gpulayer.errors import NotExportable
+from gpulayer_jupyter.export.accepting import also_ran, check_accepted
 from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell
+from gpulayer_jupyter.export.choices import NO_CHOICES, Choices, remembered_by
 from gpulayer_jupyter.export.history import HistoryRecorder, Run
-from gpulayer_jupyter.export.pieces import read_cell
+from gpulayer_jupyter.export.installed_packages import entries_by_hand
+from gpulayer_jupyter.export.pieces import Piece, read_cell
+from gpulayer_jupyter.export.run_files import files_that_run
+from gpulayer_jupyter.export.statement_times import StatementTimes
 from gpulayer_jupyter.refusals import shown
 
 _recorders: WeakKeyDictionary[Any, HistoryRecorder] = WeakKeyDictionary()
+_times: WeakKeyDictionary[Any, StatementTimes] = WeakKeyDictionary()
 
 
 def recorder_of(shell: Any) -> HistoryRecorder:
@@ -28,6 +37,8 @@ def recorder_of(shell: Any) -> HistoryRecorder:
     if recorder is None:
         recorder = _recorders[shell] = HistoryRecorder(shell)
         recorder.start()
+        _times[shell] = StatementTimes(shell, recorder)
+        _times[shell].start()
     return recorder
 
 
@@ -36,12 +47,25 @@ def stop_recording(shell: Any) -> None:
     recorder = _recorders.pop(shell, None)
     if recorder is not None:
         recorder.stop()
+    times = _times.pop(shell, None)
+    if times is not None:
+        times.stop()
 
 
-def export_magic_cell(shell: Any, body: str) -> Export:
+def export_magic_cell(
+    shell: Any, body: str, *, choices: Choices = NO_CHOICES, added: Sequence[Piece] = (), given: Sequence[str] = ()
+) -> Export:
     """The program for a `%%gpulayer` cell with this body, which is the cell that runs in this moment.
 
+    Args:
+        shell: IPython's.
+        body: the cell's text below the magic.
+        choices: what a person says about the statements of earlier cells.
+        added: statements that stand behind those of earlier cells.
+        given: paths of files and folders that are sent beside the program.
+
     Raises:
+        InvalidSpec: a choice that no statement answers to.
         NotExportable: naming what can't travel, its cell and line.
         SyntaxError: as Python shows it, with the cell's own line.
     """
@@ -49,7 +73,7 @@ def export_magic_cell(shell: Any, body: str) -> Export:
     raw = run.raw if run is not None else ""
     above = raw.find(body) if body.strip() else -1
     first_line = raw.count("\n", 0, above) + 1 if above >= 0 else 2
-    return _export(shell, run, body, first_line=first_line)
+    return _export(shell, run, body, first_line=first_line, choices=choices, added=added, given=given)
 
 
 class NotebookProvider:
@@ -72,6 +96,7 @@ class NotebookProvider:
         if run.fits is not None:
             run.fits.bind(self._shell.user_ns)
         export = _export(self._shell, run, run.raw, first_line=1, through=executing_place(self._shell.user_ns).position)
+        check_accepted(export, self._shell, in_magic=False)
         self._export = export
         return Source(bundle=export.bundle, script=export.script, args=(), title=f"cell-{run.cell}", cells=export.program.cells)
 
@@ -80,7 +105,8 @@ class NotebookProvider:
         """Show the job under the cell until it ends; see `SourceProvider`."""
         from gpulayer_jupyter.results import follow_to_end
 
-        follow_to_end(job, self._shell, program=self._export.program if self._export is not None else None)
+        export = self._export
+        follow_to_end(job, self._shell, program=export.program if export else None, notes=also_ran(export) if export else None)
 
     def keep_weights(
         self, model: Any, save: Callable[[Any, Path], None], *, figures: Mapping[str, Any], trainer: Any, loaders: Sequence[Any]
@@ -89,18 +115,54 @@ class NotebookProvider:
         recorder_of(self._shell).keep_fit(model, save, figures=figures, trainer=trainer, loaders=loaders)
 
 
-def _export(shell: Any, run: Run | None, source: str, *, first_line: int, through: Position = ()) -> Export:
+def _export(
+    shell: Any,
+    run: Run | None,
+    source: str,
+    *,
+    first_line: int,
+    through: Position = (),
+    choices: Choices = NO_CHOICES,
+    added: Sequence[Piece] = (),
+    given: Sequence[str] = (),
+) -> Export:
     history = recorder_of(shell).history
     number = run.cell if run is not None else shell.execution_count
-    cell = read_cell(source, cell=number, transform=shell.transform_cell, first_line=first_line).pieces
+    cell = read_cell(source, cell=number, transform=shell.transform_cell, first_line=first_line, files=files_that_run(source)).pieces
     # Static transforms only: IPython's dynamic ones depend on what names are bound now, not when the cell ran.
     pieces, remote = history.pieces(shell.input_transformer_manager.transform_cell, before=run)
     if through:
         # What stands above the statement that asks has run, as earlier cells have.
         ran = [piece for piece in cell if piece.begins_by(through)]
         pieces, cell = [*pieces, *(run.with_fits(ran[:-1]) if run is not None else ran[:-1])], ran[-1:]
-    surroundings = Surroundings(bound=frozenset(shell.user_ns), folder=Path.cwd(), module_path=tuple(sys.path), star_names=_star_names)
-    return export_cell(pieces, cell, surroundings, remote=remote)
+    surroundings = Surroundings(
+        bound=frozenset(shell.user_ns),
+        folder=Path.cwd(),
+        started_in=Path(shell.starting_dir),
+        own_folders=entries_by_hand(sys.path),
+        module_path=tuple(sys.path),
+        loaded=_loaded,
+        star_names=_star_names,
+        seconds_of=_times[shell].lookup(),
+    )
+    choices = replace(choices, accepted=frozenset(remembered_by(shell).accepted))
+    try:
+        return export_cell(pieces, cell, surroundings, remote=remote, choices=choices, added=added, given=given)
+    except RecursionError:
+        deepest = max([*pieces, *cell], key=lambda piece: _depth(piece.node))
+        place = deepest.place()
+        raise NotExportable(f"{place[:1].upper()}{place[1:]}: the statement is nested too deep to be looked at.", fix="Split it.") from None
+
+
+def _depth(node: ast.AST) -> int:
+    depth, level = 0, [node]
+    while level:
+        depth, level = depth + 1, [inner for outer in level for inner in ast.iter_child_nodes(outer)]
+    return depth
+
+
+def _loaded(name: str) -> ModuleSpec | None:
+    return getattr(sys.modules.get(name), "__spec__", None)
 
 
 def _star_names(module: str) -> Iterable[str]:

@@ -6,6 +6,7 @@ A statement of an earlier cell that shows what such a function returns need not 
 from __future__ import annotations
 
 import ast
+from weakref import WeakKeyDictionary
 
 from gpulayer_jupyter.export.effects import Use, effects_of
 from gpulayer_jupyter.export.scopes import bound_in
@@ -16,6 +17,9 @@ _DOES_MORE = (
 )  # fmt: skip
 
 
+_known: WeakKeyDictionary[ast.stmt, tuple[Use, ...] | None] = WeakKeyDictionary()
+
+
 def quiet_uses(node: ast.stmt) -> tuple[Use, ...] | None:
     """What a function does with its own and with global names, to be judged where it is called; None where it may change some.
 
@@ -23,6 +27,12 @@ def quiet_uses(node: ast.stmt) -> tuple[Use, ...] | None:
     """
     if not isinstance(node, ast.FunctionDef) or node.decorator_list:
         return None
+    if node not in _known:
+        _known[node] = _read(node)
+    return _known[node]
+
+
+def _read(node: ast.FunctionDef) -> tuple[Use, ...] | None:
     if any(isinstance(inner, _DOES_MORE) for statement in node.body for inner in ast.walk(statement)):
         return None
     arguments = node.args
@@ -31,6 +41,6 @@ def quiet_uses(node: ast.stmt) -> tuple[Use, ...] | None:
     uses = [use for statement in node.body for use in effects_of(statement).uses]
     for use in uses:
         own_callee = use.how == "argument" and (not use.callee or use.callee[0] in own)
-        if use.how in ("changed", "base") or own_callee or (use.name in own and use.how in ("called", "method")):
+        if use.how in ("changed", "iterated", "base") or own_callee or (use.name in own and use.how in ("called", "method")):
             return None
     return tuple(use for use in uses if use.how != "read")

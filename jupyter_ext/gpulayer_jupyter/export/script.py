@@ -14,21 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulayer.bundle.executing import REPLAYS
+from gpulayer_jupyter.export.awaiting import EXECUTE, LOOP, in_a_function, needs_loop
 from gpulayer_jupyter.export.pieces import Piece
+from gpulayer_jupyter.export.run_files import HELPER as RUN_FILE
 from gpulayer_jupyter.export.slicer import Slice, Step
 
 _GUARD = """
 if __name__ == "__main__":
     __gpulayer_cell__ = __import__("pathlib").Path(__file__).with_name("{cell}")
-    exec(compile(__gpulayer_cell__.read_text(encoding="utf-8"), str(__gpulayer_cell__), "exec"))
+    {execute}(compile(__gpulayer_cell__.read_text(encoding="utf-8"), str(__gpulayer_cell__), "exec"{flags}))
 """
 _SHOWING_GUARD = """
 if __name__ == "__main__":
     __gpulayer_cell__ = __import__("pathlib").Path(__file__).with_name("{cell}")
     __gpulayer_lines__ = __gpulayer_cell__.read_text(encoding="utf-8").split("\\n")
-    exec(compile("\\n".join(__gpulayer_lines__[:{lines}]), str(__gpulayer_cell__), "exec"))
+    {execute}(compile("\\n".join(__gpulayer_lines__[:{lines}]), str(__gpulayer_cell__), "exec"{flags}))
     # The value of the last expression is shown, as below a notebook's cell.
-    exec(compile("\\n" * {lines} + "\\n".join(__gpulayer_lines__[{lines}:]), str(__gpulayer_cell__), "single"))
+    {execute}(compile("\\n" * {lines} + "\\n".join(__gpulayer_lines__[{lines}:]), str(__gpulayer_cell__), "single"{flags}))
 """
 _DISPLAY = '''
 try:
@@ -79,9 +81,10 @@ class _File:
     def write(self, text: str) -> None:
         self.text += text
 
-    def add(self, piece: Piece, cell: int) -> None:
-        self.lines.append(LinePiece(self.name, self.text.count("\n") + 1, piece.source.count("\n"), cell, piece.line))
-        self.text += piece.source
+    def add(self, piece: Piece, cell: int, source: str | None = None) -> None:
+        text = piece.source if source is None else source
+        self.lines.append(LinePiece(self.name, self.text.count("\n") + 1, text.count("\n"), cell, piece.line))
+        self.text += text
 
 
 def write_program(
@@ -108,9 +111,16 @@ def write_program(
             file.write(f"from __future__ import {', '.join(sorted(futures))}\n")
     if _reads_display(history, cell, found):
         top.write(_DISPLAY)
+    asks = {index for index in (*found.kept, *range(len(history), len(history) + len(cell))) if _waits(found, index, history, cell)}
+    cell_asks = any(index >= len(history) for index in asks)
+    if asks:
+        top.write(LOOP + (EXECUTE if cell_asks else ""))
+    if any(piece.run is not None for piece in (*kept, *cell)):
+        top.write(RUN_FILE)
     last_cell = None
     last_line = 0
-    for piece in (*kept, *(cell[index] for index in hoisted)):
+    at_top = [*((history[index], index) for index in found.kept), *((cell[index], len(history) + index) for index in hoisted)]
+    for piece, index in at_top:
         if _is_future(piece.node):
             continue
         if piece.cell != last_cell:
@@ -120,7 +130,13 @@ def write_program(
             top.write("\n")
         if piece.replays is not None:
             top.write(f"{REPLAYS} = {piece.replays!r}  # the kernel fitted a model in this statement\n")
-        top.add(piece, numbers[piece.cell])
+        if index in asks:
+            above, source, below = in_a_function(piece)
+            top.write(above)
+            top.add(piece, numbers[piece.cell], source)
+            top.write(below)
+        else:
+            top.add(piece, numbers[piece.cell])
         if piece.replays is not None:
             top.write(f"{REPLAYS} = None\n")
         last_line = piece.line + piece.source.count("\n")
@@ -131,8 +147,16 @@ def write_program(
             lines = rest.text.count("\n")
             rest.add(piece, numbers[piece.cell])
     shows = bool(cell) and len(cell) - 1 not in chosen and _is_shown(cell[-1])
-    top.write(_SHOWING_GUARD.format(cell=body, lines=lines) if shows else _GUARD.format(cell=body))
+    way = (
+        {"execute": "__gpulayer_exec__", "flags": f", {ast.PyCF_ALLOW_TOP_LEVEL_AWAIT}"} if cell_asks else {"execute": "exec", "flags": ""}
+    )
+    top.write(_SHOWING_GUARD.format(cell=body, lines=lines, **way) if shows else _GUARD.format(cell=body, **way))
     return Program({main: top.text, body: rest.text}, (*top.lines, *rest.lines), tuple(cells), (*kept, *cell))
+
+
+def _waits(found: Slice, index: int, history: Sequence[Piece], cell: Sequence[Piece]) -> bool:
+    piece = history[index] if index < len(history) else cell[index - len(history)]
+    return needs_loop(piece.node, found.steps[index].effects)
 
 
 def futures_of(pieces: Sequence[Piece]) -> list[str]:
@@ -173,7 +197,7 @@ def hoisted_pieces(cell: Sequence[Piece], found: Slice, *, offset: int) -> list[
     staying: set[str] = set()
     for index, step in enumerate(steps):
         ready = all(needed < offset or needed - offset in hoisted or needed - offset == index for needed in step.depends_at_once)
-        if index in wanted and ready and not step.alters & staying:
+        if index in wanted and ready and not step.alters & staying and not needs_loop(cell[index].node, step.effects):
             hoisted.append(index)
         else:
             staying |= step.touches
@@ -206,7 +230,9 @@ def _plain_bindings(name: str, cell: Sequence[Piece], steps: Sequence[Step]) -> 
     for index, step in enumerate(steps):
         if name not in step.alters:
             continue
-        more = isinstance(cell[index].node, (ast.For, ast.While, ast.With, ast.AsyncFor, ast.AsyncWith, ast.Try, ast.Expr))
+        more = needs_loop(cell[index].node, step.effects) or isinstance(
+            cell[index].node, (ast.For, ast.While, ast.With, ast.AsyncFor, ast.AsyncWith, ast.Try, ast.Expr)
+        )
         if more or step.changes - {name} or _works(cell[index].node):
             break
         plain.append(index)

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 
 from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.effects import Effects, Use, effects_of
+from gpulayer_jupyter.export.file_flow import FileFlow
 from gpulayer_jupyter.export.missing_names import Missing, missing_names, unbound_uses
+from gpulayer_jupyter.export.patches import Patches, roots_of
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.quiet_functions import quiet_uses
 from gpulayer_jupyter.export.values import Value, Values
@@ -32,6 +34,7 @@ class Step:
     changes: set[str] = field(default_factory=set)
     later_reads: set[str] = field(default_factory=set)
     unbound: list[Use] = field(default_factory=list)
+    roots: set[str] = field(default_factory=set)  # libraries that it uses
     ambient: bool = False
 
 
@@ -56,27 +59,29 @@ def no_star_names(module: str) -> Iterable[str]:  # noqa: ARG001 - the answer of
     return ()
 
 
-def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names: Callable[[str], Iterable[str]] = no_star_names) -> Slice:
+def slice_pieces(
+    history: Sequence[Piece],
+    cell: Sequence[Piece],
+    *,
+    star_names: Callable[[str], Iterable[str]] = no_star_names,
+    given: Iterable[str] = (),
+) -> Slice:
     """Find what of `history` the statements of `cell` need.
 
     Args:
         history: the statements that ran, in order.
         cell: the statements to run after them.
         star_names: the names that `from module import *` binds.
+        given: paths of files that travel as they are.
     """
-    flow = _Flow(star_names)
+    flow = _Flow(star_names, given)
     pieces = (*history, *cell)
     for index, piece in enumerate(pieces):
         flow.add(index, piece)
         flow.steps[index].ambient |= piece.always
     wanted = list(range(len(history), len(history) + len(cell)))
     wanted += [index for index, step in enumerate(flow.steps[: len(history)]) if step.ambient]
-    needed: set[int] = set()
-    while wanted:
-        index = wanted.pop()
-        if index not in needed:
-            needed.add(index)
-            wanted.extend(flow.steps[index].depends)
+    needed = _closed(flow, wanted)
     return Slice(
         kept=tuple(sorted(index for index in needed if index < len(history))),
         steps=tuple(flow.steps),
@@ -93,6 +98,21 @@ def slice_pieces(history: Sequence[Piece], cell: Sequence[Piece], *, star_names:
     )
 
 
+def _closed(flow: _Flow, wanted: list[int]) -> set[int]:
+    """These statements with all that they depend on, and the changes that they see in the libraries they use."""
+    needed: set[int] = set()
+    roots: set[str] = set()
+    while wanted:
+        index = wanted.pop()
+        if index not in needed:
+            needed.add(index)
+            wanted.extend(flow.steps[index].depends)
+            roots |= flow.steps[index].roots
+        if not wanted:
+            wanted.extend(set(flow.patches.seen_by(roots)) - needed)
+    return needed
+
+
 def _sets_mode(node: ast.stmt) -> str:
     """The name of the model of `model.eval()` and the like: what its weights are does not matter to it."""
     match node:
@@ -102,16 +122,18 @@ def _sets_mode(node: ast.stmt) -> str:
 
 
 class _Flow:
-    def __init__(self, star_names: Callable[[str], Iterable[str]]) -> None:
+    def __init__(self, star_names: Callable[[str], Iterable[str]], given: Iterable[str] = ()) -> None:
         self.values = Values()
         self.steps: list[Step] = []
+        self.patches = Patches()
+        self._files = FileFlow(given)
         self._random: dict[str, list[int]] = {}  # family → statements since it was seeded; absent: never seeded
         self._defining: set[int] = set()  # statements that import and define
         self._restored: dict[str, set[int]] = {}  # name → what restored its value's state, since it was bound
         self._star_names = star_names
 
     def add(self, index: int, piece: Piece) -> None:
-        step = Step(effects_of(piece.node))
+        step = Step(effects_of(piece.node) if piece.run is None else piece.run.effects())
         effects = step.effects
         at_once = [use for use in effects.uses if not use.later]
         step.unbound = unbound_uses(effects, self.values)
@@ -132,6 +154,12 @@ class _Flow:
         for names, depends in ((reads, step.depends_at_once), (deep, step.depends)):
             for name in names:
                 depends.update(self.values[name].defs if name in self.values else ())
+        step.roots = {origin.partition(".")[0] for origin in effects.origins.values()}
+        step.roots.update(*(roots_of(name, self.values) for name in deep))
+        self.patches.add(index, (*at_once, *calls), self.values, (use for use in effects.uses if use.later))
+        for needed in self._files.add(index, piece.nodes, step.depends):
+            step.depends.add(needed)
+            step.depends_at_once.add(needed)
         changed = {use.name for use in (*at_once, *calls) if self.values.may_change(use)} | {
             name for use in (*at_once, *calls) for name in self._later_binds(use)
         }
@@ -186,6 +214,7 @@ class _Flow:
                 found.add(name)
                 if name in self.values:
                     pending.extend(use.name for use in self.values[name].later)
+                    pending.extend(use.name for use in self.patches.later(roots_of(name, self.values)))
         return found
 
     def _called_uses(self, uses: Iterable[Use]) -> list[Use]:
@@ -194,8 +223,9 @@ class _Flow:
         pending = [use.name for use in uses if self.values.may_run(use)]
         seen = set(pending)
         while pending:
-            value = self.values.get(pending.pop())
-            for use in value.later if value is not None else ():
+            name = pending.pop()
+            value = self.values.get(name)
+            for use in (*value.later, *self.patches.later(roots_of(name, self.values))) if value is not None else ():
                 found[use] = None
                 if self.values.may_run(use) and use.name not in seen:
                     seen.add(use.name)
@@ -244,14 +274,16 @@ class _Flow:
             return
         involved = {use.name for use in (*at_once, *calls) if use.how != "read" and use.name in self.values}
         together = set(touched)
-        later: frozenset[Use] = frozenset()
+        later = frozenset(use for use in step.effects.uses if use.later)
         families: frozenset[str] = frozenset()
+        roots: frozenset[str] = frozenset()
         for name in involved:
             value = self.values[name]
             if not value.atom and value.kind != "module":
                 together |= value.objects
                 later |= value.later
                 families |= value.families
+                roots |= roots_of(name, self.values)
         if step.effects.binds or step.effects.may_bind:
             together.add(index)
         for name in list(self.values):
@@ -261,9 +293,10 @@ class _Flow:
                 # What it held before is part of what it holds after, so a reader needs both.
                 value.defs = [*value.defs, index]
                 value.objects = value.objects | together
-                if value.kind == "value":
+                if value.kind in ("value", "class"):
                     value.later |= later
                     value.families |= families
+                    value.roots |= roots
         for name in changed - self.values.keys():
             step.changes.add(name)
             self.values[name] = Value(defs=[index], objects={index})
@@ -282,6 +315,7 @@ class _Flow:
         later_binds = frozenset(effects.later_binds)
         objects = {index}
         families: frozenset[str] = frozenset()
+        roots = frozenset[str]().union(*(roots_of(use.name, self.values) for use in effects.uses))
         for use in effects.uses if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else (*at_once, *calls):
             value = self.values.get(use.name)
             if value is None or value.atom:
@@ -298,15 +332,19 @@ class _Flow:
                 objects |= value.objects
         atoms = self.values.atoms_of(node)
         for name in effects.binds | effects.may_bind:
-            made = Value(defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, atom=name in atoms)
+            made = Value(defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, roots=roots)
+            made.atom = name in atoms
+            made.container = self.values.is_container(node)
             if name in effects.origins:
                 made.kind = "module" if name in effects.modules else "imported"
                 made.origin = effects.origins[name]
                 made.later = frozenset()
                 made.objects = set() if made.kind == "module" else {index}
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                made.kind = "def"
-                made.quiet = quiet_uses(node)
+                plain = all(self.values.wraps_steadily(decorator) for decorator in node.decorator_list)
+                made.kind = "def" if plain else "value"
+                made.quiet = quiet_uses(node) if plain else None
+                made.stateful = self.values.is_stateful(node)
             elif isinstance(node, ast.ClassDef):
                 made.kind = "class"
             if made.atom:
@@ -331,5 +369,8 @@ class _Flow:
             made.later |= before.later
             made.later_binds |= before.later_binds
             made.families |= before.families
+            made.roots |= before.roots
             made.atom = made.atom and before.atom
+            made.container = made.container and before.container
+            made.stateful |= before.stateful
         return made

@@ -26,7 +26,10 @@ class Value:
         later: what calling it would read.
         later_binds: the global names that calling it would bind.
         families: whose random numbers calling it may draw.
+        roots: libraries that it was made with.
         atom: a number, text or the like: nothing can change it in place.
+        container: a list, dict or the like, which going through it does not use up.
+        stateful: of a function: a default value keeps what calls leave in it.
         quiet: of a function: what it does with what it is given and with global names; None where it may change that.
     """
 
@@ -37,7 +40,10 @@ class Value:
     later: frozenset[Use] = frozenset()
     later_binds: frozenset[str] = frozenset()
     families: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
     atom: bool = False
+    container: bool = False
+    stateful: bool = False
     quiet: tuple[Use, ...] | None = None
 
 
@@ -67,7 +73,9 @@ class Values(dict[str, Value]):
     def may_run(self, use: Use) -> bool:
         if use.how == "read":
             return False
-        return not (use.how == "argument" and self.leaves_arguments(use.callee) and use.callee[0] != "map")
+        if use.how != "argument" or not self.leaves_arguments(use.callee):
+            return True
+        return use.callee[-1] in libraries.CALL_ARGUMENTS
 
     def dotted(self, use: Use) -> str | None:
         value = self.get(use.name)
@@ -91,18 +99,53 @@ class Values(dict[str, Value]):
             return False
         if use.how == "changed":
             return value.kind in ("value", "imported") or bool(use.path)
+        if use.how == "iterated":
+            return value.kind == "value" and not value.container
         if use.how == "base":
             return False
         if use.how == "argument":
             if value.kind in ("module", "def", "class"):
-                return False
+                return value.stateful and self.may_run(use)
             single = use.callee[0] if len(use.callee) == 1 and use.callee[0] not in self else ""
             return not self.leaves_arguments(use.callee) or libraries.uses_up_iterators(single)
         if value.kind == "module":
             return use.how == "method" and not use.result_used and not libraries.only_shows(self.dotted(use) or "")
         if value.kind == "imported":
             return use.how == "method" and not use.result_used
-        return value.kind == "value" or use.how == "method"
+        return value.kind == "value" or use.how == "method" or value.stateful
+
+    def is_stateful(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Whether what a default value holds can be changed by a call, or by what the call calls."""
+        defaults = [*node.args.defaults, *(value for value in node.args.kw_defaults if value is not None)]
+        return any(not self._is_atom(default) and not self._is_steady(default) for default in defaults)
+
+    def _is_steady(self, node: ast.expr) -> bool:
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        value = self.get(root.id) if isinstance(root, ast.Name) else None
+        if isinstance(root, ast.Name) and value is None:
+            return True  # a builtin
+        return value is not None and value.kind != "value" and not value.stateful
+
+    def wraps_steadily(self, decorator: ast.expr) -> bool:
+        """Whether a decorator is known to give back a function that does what the decorated one does."""
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        parts: list[str] = []
+        while isinstance(called, ast.Attribute):
+            parts.insert(0, called.attr)
+            called = called.value
+        return isinstance(called, ast.Name) and called.id in self and self.leaves_arguments((called.id, *parts))
+
+    @staticmethod
+    def is_container(node: ast.stmt) -> bool:
+        """Whether what the statement binds is surely a list or the like."""
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not _binds_whole(node):
+            return False
+        kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp, ast.Tuple)
+        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+            return node.value.func.id in ("list", "dict", "set", "tuple", "sorted", "range", "frozenset")
+        return isinstance(node.value, kinds)
 
     def atoms_of(self, node: ast.stmt) -> set[str]:
         """Names that this statement binds to a number, text or the like."""
@@ -136,3 +179,8 @@ class Values(dict[str, Value]):
             case ast.Call(func=ast.Name(id=name)):
                 return name in libraries.ATOM_MAKERS and name not in self
         return False
+
+
+def _binds_whole(node: ast.Assign | ast.AnnAssign) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return all(isinstance(target, ast.Name) for target in targets)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from gpulayer.client.environment_text import other_versions
 from gpulayer.client.log_lines import LogLine
 from gpulayer.client.status_text import shape_text, state_text, time_text, ways_out
 from gpulayer.client.terminal import mark_of
@@ -191,8 +192,9 @@ class JobView:
         return " · ".join([*facts, self.where])
 
     def head(self) -> list[str]:
-        """What stands above the lines: notes, the header, and what would let a waiting job run."""
-        return [*self.notes, self.header(), *(f"  {way}" for way in ways_out(self.status))]
+        """What stands above the lines: notes, the header, what would let a waiting job run, and versions that an ended one found."""
+        told = other_versions(self.status) if self.status.state.is_terminal else []
+        return [*self.notes, self.header(), *(f"  {line}" for line in (*ways_out(self.status), *told))]
 
     def lines(self, limit_bytes: int = TEXT_LIMIT_BYTES, written: Callable[[str], str] = str) -> list[str]:
         """Each rank's last lines with their marks, and how many were skipped; the same lines give the same text, however they came in.

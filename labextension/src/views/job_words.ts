@@ -96,13 +96,20 @@ export function warmthOf(status: JobStatus): 'warm' | 'cold' | null {
 
 /** Whether a rank that was to start with torch imported was held up until it was. */
 function hasImported(status: JobStatus): boolean {
-  return outcomesOf(status).some(({ marks }) => (marks['launched'] ?? 0) - (marks['fetched'] ?? 0) > IMPORT_SECONDS);
+  return outcomesOf(status).some(
+    ({ marks }) => (marks['launched'] ?? 0) - (marks['equipped'] ?? marks['fetched'] ?? 0) > IMPORT_SECONDS,
+  );
 }
 
 /** What a start that is not quick is at, as far as it follows from who starts the ranks; null where there is nothing to say. */
 export function startingWords(status: JobStatus, now: number, trans: Translator): string | null {
   const { spec } = status;
   const placed = Math.max(...currentTasks(status).map(task => task.placed_at ?? -Infinity));
+  if (spec.requirements !== null && now - placed >= QUICK_SECONDS) {
+    return trans.__(
+      'The first job with these requirements waits until they are installed; those after it find them there.',
+    );
+  }
   if (spec.kind !== 'distributed' || spec.launcher === 'direct' || !(now - placed >= QUICK_SECONDS)) {
     return null;
   }

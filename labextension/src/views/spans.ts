@@ -16,15 +16,26 @@ export interface Span {
 
 const STEPS: Record<string, string> = {
   fetched: 'fetch',
+  equipped: 'environment',
   launched: 'launch',
   entered: 'start',
   imported: 'imports',
   met: 'rendezvous',
 };
+/** Marks that most jobs have no use for: where one is missing, its step did not take place. */
+const SELDOM = ['equipped'];
 const SCRIPT_MARKS = ['entered', 'imported', 'met', 'first_step'];
 
 /** Marks up to which a rank is starting up; what comes after is its work. */
-export const START_UP_MARKS: readonly string[] = ['fetched', 'launched', 'entered', 'imported', 'met', 'first_step'];
+export const START_UP_MARKS: readonly string[] = [
+  'fetched',
+  'equipped',
+  'launched',
+  'entered',
+  'imported',
+  'met',
+  'first_step',
+];
 
 /**
  * The job's own steps, then those of each rank in the order of nodes and ranks. A rank's mark is drawn at its task's
@@ -113,7 +124,10 @@ function rankSpans(rank: RankOutcome, base: number, length: number): Span[] {
 function stepName(previous: string | null, mark: string): string {
   if (mark in STEPS) {
     const passed = MARKS.slice(previous === null ? 0 : MARKS.indexOf(previous) + 1, MARKS.indexOf(mark) + 1);
-    return passed.map(one => STEPS[one]).join(' + ');
+    return passed
+      .filter(one => one === mark || !SELDOM.includes(one))
+      .map(one => STEPS[one])
+      .join(' + ');
   }
   if (mark === 'first_step') {
     return 'before the first step';

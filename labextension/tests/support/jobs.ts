@@ -59,6 +59,7 @@ export function task(node: number, values: Partial<TaskStatus> = {}): TaskStatus
     devices: ['cuda:0', 'cuda:1'],
     ranks: [],
     outputs: [],
+    environment: null,
     ...values,
   };
 }
@@ -151,6 +152,7 @@ export const failed = (): JobStatus => {
       signal: null,
       error,
       last_lines: ['ValueError: shapes (64, 10) and (32, 10) differ'],
+      lasting: false,
     },
   });
 };
@@ -167,6 +169,7 @@ export const killed = (): JobStatus => {
     signal: 9,
     error: null,
     last_lines: ['epoch 1', 'loading shard 7 of 9'],
+    lasting: false,
   };
   return { ...status, failure };
 };

@@ -22,6 +22,7 @@ export function jobStatus(values: Partial<JobStatus> = {}): JobStatus {
       retries: 0,
       source: null,
       cells: [],
+      requirements: null,
       script: 'main.py',
       args: [],
       launcher: 'auto',

@@ -31,6 +31,7 @@ function ended(...ranks: Partial<RankOutcome>[]): JobStatus {
       signal: null,
       error: null,
       last_lines: [],
+      lasting: false,
     },
     tasks: [task(0, { ranks: outcomes.slice(0, half) }), task(1, { ranks: outcomes.slice(half) })],
   });

@@ -65,6 +65,8 @@ test('a start that takes its time says what it is at', () => {
   );
   header.update({ ...starting, accelerator: 'cuda' });
   expect(words()).toBe('Starting on gpu-a, gpu-b. torchrun imports PyTorch before it starts the ranks.');
+  header.update({ ...starting, spec: { ...starting.spec, requirements: 'requirements.txt' } });
+  expect(words()).toContain('The first job with these requirements waits until they are installed');
 });
 
 test('a job that is stopping says how long its ranks have left, and what is quicker', () => {

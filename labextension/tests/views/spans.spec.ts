@@ -55,6 +55,21 @@ test('marks that are missing are passed over by name, and a command is a process
   ]);
 });
 
+test('the environment of a job that brings requirements is a step of its own', () => {
+  const marks = { fetched: 0.1, equipped: 40, launched: 40.1, ended: 41 };
+  const status = jobStatus({
+    state: 'succeeded',
+    ended_at: 1100,
+    tasks: [task(0, { placed_at: 1000, ranks: [outcome(0, { marks })] })],
+  });
+  expect(written(spansOf(status).filter(span => span.rank !== null))).toEqual([
+    '0 fetch 0–100',
+    '0 environment 100–40000',
+    '0 launch 40000–40100',
+    '0 process 40100–41000',
+  ]);
+});
+
 test('clocks that disagree turn no span round, and of a second attempt the first has no times', () => {
   const status = jobStatus({
     state: 'failed',

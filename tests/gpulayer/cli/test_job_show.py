@@ -11,16 +11,17 @@ from gpulayer.cli.job_show import BAR_CELLS, RANKS_SHOWN, ROWS_SHOWN, bar, outco
 from gpulayer.cli.main import run_command
 from gpulayer.client.status_text import duration_text
 from gpulayer.client.waterfall import waterfall_of
-from gpulayer.protocol import MARKS, Failure, OutputFile, RankError, RankOutcome, TaskStatus
+from gpulayer.protocol import MARKS, Failure, OutputFile, RankError, RankOutcome, TaskEnvironment, TaskStatus
 from gpulayer.spec import DistributedJob
 from gpulayer.states import AttemptState, JobState
 
 CREATED = 1_700_000_000.0
 SECRET = {"TOKEN": "canary"}
+USUAL = [mark for mark in MARKS if mark != "equipped"]
 
 
 def outcome(rank, **fields):
-    known = {"exit_code": 0, "returned": True, "launcher": "warm", "marks": {name: (1 + at) / 10 for at, name in enumerate(MARKS)}}
+    known = {"exit_code": 0, "returned": True, "launcher": "warm", "marks": {name: (1 + at) / 10 for at, name in enumerate(USUAL)}}
     return RankOutcome(**{"rank": rank, "local_rank": rank, **known, **fields})
 
 
@@ -68,6 +69,17 @@ def test_what_was_asked_where_it_ran_and_how_each_rank_ended(shown):
     assert "0 0 warm exit code 0" in lines
     assert "1 1 direct exit code 0 not started warm: its zygote has ended" in lines
     assert "node0/out.txt 12.3 kB" in lines
+
+
+def test_what_ranks_found_is_told_once_for_nodes_that_found_the_same(shown):
+    same = TaskEnvironment(python="3.12.1", packages={"torch": "2.13.0", "numpy": "2.1.0"})
+    other = TaskEnvironment(
+        python="3.11.7", packages={"torch": "2.13.0"}, differences=("numpy 2.1.0 there, 1.26\x1b here",), requirements="0" * 64
+    )
+    lines = shown(job(task(0, outcome(0), environment=same), task(1, outcome(1), environment=same), task(2, outcome(2), environment=other)))
+    assert "0, 1 3.12.1 numpy 2.1.0, torch 2.13.0" in lines
+    told = next(line for line in lines if line.startswith("2 3.11.7"))
+    assert told.startswith("2 3.11.7 torch 2.13.0 of its requirements, written with others: numpy 2.1.0 there")
 
 
 def test_the_waterfall_has_a_row_for_each_step_with_its_time_and_a_bar(shown):
@@ -172,7 +184,7 @@ def test_the_object_for_programs_has_all_ranks_and_no_variables():
     assert "canary" not in json.dumps(record)
     assert record["launcher"] == "auto"
     assert sum(len(one["ranks"]) for one in record["tasks"]) == 64 > RANKS_SHOWN
-    assert len(record["waterfall"]) == 4 + 64 * len(MARKS)
+    assert len(record["waterfall"]) == 4 + 64 * len(USUAL)
     assert record["waterfall"][0] == {
         "step": "queued",
         "start": 0.0,

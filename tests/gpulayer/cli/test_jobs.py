@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from support.small_wheel import local_requirements, make_wheel
 
 from gpulayer import CommandJob
 from gpulayer.cli.main import run_command
@@ -41,6 +42,19 @@ def test_run_takes_the_project_along_shows_the_output_and_fetches_what_is_left(c
     assert job.name == "mine"
     assert f"gpulayer_runs/{job.id}/" in captured.err
     assert (project / "gpulayer_runs" / job.id / "out.txt").read_text() == "1,2"
+
+
+def test_run_brings_requirements_along(client, project, capsys):
+    make_wheel(project / "wheels", "smallone", "1.5")
+    (project / "requirements.txt").write_text(local_requirements(project / "wheels", "smallone"))
+    (project / "train.py").write_text("import smallone; print(smallone.VERSION)")
+    assert run_command(["run", "--requirements", "requirements.txt", "train.py"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "[rank 0] 1.5\n"
+    assert "Building the environment of the job's requirements." in captured.err
+    (project / "requirements.txt").write_text("-e .\n")
+    assert run_command(["run", "--requirements", "requirements.txt", "train.py"]) == 2
+    assert "requirements.txt line 1: -e ." in capsys.readouterr().err
 
 
 def test_run_ends_as_its_job_did(client, project, capsys):

@@ -13,7 +13,8 @@ from gpulayer.spec import CommandJob, DistributedJob
 from gpulayer.states import AttemptState, JobState
 
 CREATED = 100.0
-ALL = dict(zip(MARKS, (0.1, 0.2, 0.4, 1.0, 1.2, 2.0, 5.0, 5.5, 5.6), strict=True))
+USUAL = [mark for mark in MARKS if mark != "equipped"]
+ALL = dict(zip(USUAL, (0.1, 0.2, 0.4, 1.0, 1.2, 2.0, 5.0, 5.5, 5.6), strict=True))
 
 
 def outcome(rank=0, marks=ALL, **fields):
@@ -39,6 +40,11 @@ def steps(marks):
 
 def some(*names):
     return {name: ALL[name] for name in names}
+
+
+def test_the_environment_of_a_jobs_requirements_is_a_step_of_its_own():
+    assert steps({"fetched": 0.1, "equipped": 40.0, "launched": 40.1, "ended": 41.0}) == ["fetch", "environment", "launch", "process"]
+    assert steps({"equipped": 40.0, "entered": 41.0}) == ["fetch + environment", "launch + start"]
 
 
 def test_every_second_of_a_training_has_its_step():

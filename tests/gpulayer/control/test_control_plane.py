@@ -321,6 +321,19 @@ def test_a_failed_job_is_tried_again_as_its_retries_say(tmp_path):
     run(check())
 
 
+def test_a_failure_that_would_only_be_met_again_is_not_tried_again(tmp_path):
+    async def check():
+        async with open_control_plane(tmp_path / "home") as plane:
+            worker = await TalkingWorker.join(plane)
+            job = await submit(plane, command(retries=3))
+            (first,) = (await worker.acquire()).assignments
+            await worker.finish(first, "failed", failure=Failure(reason="start", message="another torch", lasting=True))
+            ended = await status(plane, job.job_id)
+            assert (ended.state, ended.attempt, ended.failure.message) == (JobState.FAILED, 1, "another torch")
+
+    run(check())
+
+
 def test_a_finish_may_be_repeated(tmp_path):
     async def check():
         async with open_control_plane(tmp_path / "home") as plane:

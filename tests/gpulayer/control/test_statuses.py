@@ -28,7 +28,8 @@ def test_a_record_says_when_each_task_was_placed_and_keeps_the_marks_of_its_rank
             ended = await status(plane, job.job_id)
             assert [rank.marks for task in ended.tasks for rank in task.ranks] == [marks] * 2
             own = [(span.step, span.start, span.end) for span in waterfall_of(ended) if span.rank is None]
-            assert own == [("queued", 0, 2), ("assigned", 2, 3), ("running", 3, 10), ("finish", 10, 12)]
+            last = 1 + len(MARKS)  # each a second after the one before, from the placement on
+            assert own == [("queued", 0, 2), ("assigned", 2, 3), ("running", 3, last), ("finish", last, last + 2)]
 
     run(check())
 

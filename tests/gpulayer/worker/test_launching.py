@@ -19,6 +19,8 @@ from gpulayer.worker.launching import make_zygote, prepare_ranks
 class Zygote:
     """One that is ready, or says why not."""
 
+    python = "python"
+
     def __init__(self, refusal=None, *, is_ready=True) -> None:
         self.refusal = refusal
         self.is_ready = is_ready
@@ -46,7 +48,7 @@ class Meeting:
         return "10.0.0.1", 7
 
 
-def plan(spec, *, accelerator="cpu", node=0, nodes=1, start="auto") -> TaskPlan:
+def plan(spec, *, accelerator="cpu", node=0, nodes=1, start="auto", python="python") -> TaskPlan:
     return TaskPlan(
         spec=spec,
         task_id=TaskId("j.0"),
@@ -56,7 +58,7 @@ def plan(spec, *, accelerator="cpu", node=0, nodes=1, start="auto") -> TaskPlan:
         nodes=nodes,
         devices=tuple(Device(id=f"{accelerator}:{index}", accelerator=accelerator, index=index) for index in range(spec.devices)),
         accelerator=accelerator,
-        python="python",
+        python=python,
         workspace=Path("/nowhere"),
         env={"GPULAYER_ADDRESS": "127.0.0.1"},
         start=start,
@@ -148,3 +150,13 @@ def test_when_a_worker_makes_its_zygote(tmp_path, monkeypatch):
     assert (tmp_path / "mine").exists()
     ahead.close()
     keeper.close()
+
+
+def test_ranks_of_a_job_with_requirements_start_under_the_interpreter_that_these_gave_them() -> None:
+    zygote = Zygote()
+    prepared = prepare(plan(ranks("warm"), python="/environment/bin/python"), zygote)
+    with prepared.meeting:
+        assert (prepared.launcher, prepared.cold_reason) == ("direct", "its requirements give it an interpreter of its own")
+    command = prepare(plan(CommandJob(["python"], requires=["torch"]), python="/environment/bin/python"), zygote)
+    assert (command.launcher, command.cold_reason) == (None, "its requirements give it an interpreter of its own")
+    assert zygote.started == 0

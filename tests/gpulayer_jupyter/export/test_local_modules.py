@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -17,7 +21,7 @@ def _write(root: Path, files: dict[str, str]) -> None:
 
 
 def _find(source: str, folder: Path, *, path: tuple[str, ...] = ("",), roots: tuple[Path, ...] = ()) -> LocalModules:
-    return find_local_modules([ast.parse(source)], roots=[folder, *roots], module_path=path, folder=folder)
+    return find_local_modules([ast.parse(source)], roots=[folder, *roots], module_path=path, folders=[folder])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +86,64 @@ def test_folder_above_after_sys_path_append(tmp_path: Path) -> None:
     _write(tmp_path, {"above.py": "x = 1", "nb/note": ""})
     assert set(_find("import above", tmp_path / "nb", path=("", "..")).files) == {"above.py"}
     assert not _find("import above", tmp_path / "nb", path=("", str(tmp_path))).files
+
+
+def _loaded(name: str) -> ModuleSpec | None:
+    return getattr(sys.modules.get(name), "__spec__", None)
+
+
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with modules that this process has imported, and that is on no module path any more."""
+    _write(
+        tmp_path, {"start/gpl_kept.py": "from gpl_pack.one import x", "start/gpl_pack/one.py": "x = 1", "start/gpl_pack/two.py": "y = 2"}
+    )
+    before = set(sys.modules)
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path / "start"))
+        patch.setattr(sys, "dont_write_bytecode", True)
+        importlib.import_module("gpl_kept")
+    yield tmp_path
+    for name in sys.modules.keys() - before:
+        del sys.modules[name]
+
+
+def test_module_that_the_kernel_imported_is_found_where_it_was(imported: Path) -> None:
+    statements = [ast.parse("import gpl_kept, gpl_pack.two")]
+    elsewhere = imported / "elsewhere"
+    found = find_local_modules(statements, roots=[imported / "start"], module_path=[""], folders=[elsewhere], loaded=_loaded)
+    assert set(found.files) == {"gpl_kept.py", "gpl_pack/one.py", "gpl_pack/two.py"}
+    # Another module of the name comes before it on the path since; the kernel goes on with its own.
+    _write(imported, {"elsewhere/gpl_kept.py": ""})
+    again = find_local_modules(statements, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
+    assert again.files == found.files
+    (imported / "start/gpl_kept.py").unlink()
+    moved = find_local_modules(statements, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
+    assert moved.files["gpl_kept.py"] == elsewhere / "gpl_kept.py"
+
+
+def test_entries_are_read_against_the_folder_that_the_kernel_started_in_as_well(tmp_path: Path) -> None:
+    _write(tmp_path, {"above.py": "", "nb/beside.py": "", "data/x.csv": ""})
+    found = find_local_modules(
+        [ast.parse("import above, beside")],
+        roots=[tmp_path / "nb"],
+        module_path=["", ".."],
+        folders=[tmp_path / "data/deep", tmp_path / "nb"],
+    )
+    assert set(found.files) == {"above.py", "beside.py"}
+
+
+def test_module_named_like_an_installed_one_is_the_one_that_is_found_first(tmp_path: Path) -> None:
+    _write(tmp_path, {"msgspec.py": ""})
+    assert set(_find("import msgspec", tmp_path, path=("", *sys.path)).files) == {"msgspec.py"}
+    found = _find("import msgspec", tmp_path, path=(*sys.path, ""))
+    assert (found.files, found.installed) == ({}, {"msgspec"})
+
+
+@pytest.mark.parametrize("source", [b"x = 1\0", b"\xff\xfe", b"# coding: nowhere\n", b"-" * 20_000 + b"1", b"(" * 500])
+def test_module_that_python_cannot_read_travels(source: bytes, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_bytes(source)
+    assert set(_find("import broken", tmp_path).files) == {"broken.py"}
 
 
 def test_environment_in_the_project_does_not_travel(tmp_path: Path) -> None:

@@ -109,6 +109,36 @@ CARRIED = {
     "triple quotes": (["text = '''\n  a\n# b\n'''"], ["text"]),
     "future": (["from __future__ import annotations", "def f(a: Nothing) -> Nowhere:\n    return 1\nx = f(0)"], ["x"]),
     "environment": (["%env GPL_TEST_VALUE=7", "import os\nx = os.environ['GPL_TEST_VALUE']"], ["x"]),
+    "default that keeps state": (
+        ["def f(a, seen=[]):\n    seen.append(a)\n    return len(seen)", "f(1)", "y = max([1], key=f)", "x = f(2)"],
+        ["x"],
+    ),
+    "registered by a decorator": (
+        [
+            "from functools import singledispatch\n@singledispatch\ndef say(a):\n    return 'other'",
+            "@say.register\ndef _(a: int):\n    return 'number'",
+            "x = say(1)",
+        ],
+        ["x"],
+    ),
+    "through getattr and vars": (
+        ["class A:\n    pass\na = A()\nv = []", "vars(a)['n'] = 1\nsetattr(a, 'm', 2)", "getattr(v, 'append')(3)", "x = sorted(vars(a))"],
+        ["x", "v"],
+    ),
+    "class patched after an object was made": (
+        ["class A:\n    n = 1\na = A()", "k = 2\nA.go = lambda self: self.n + k", "k = 5", "x = a.go()"],
+        ["x"],
+    ),
+    "parts changed in a loop": (
+        [
+            "class Net:\n    def __init__(self):\n        self.held = [[1], [2]]\n    def parameters(self):\n        return self.held",
+            "net = Net()\nfor p in net.parameters():\n    p.append(0)",
+            "x = net.held",
+        ],
+        ["x"],
+    ),
+    "class body that counts": (["class A:\n    n = 1\n    for i in range(3):\n        n += i\n    n = n + 1", "x = A.n"], ["x"]),
+    "walrus read further right": (["y = (n := 3, n + 1)", "x = [k for v in (1, 2) if (k := v * n)]"], ["y", "x"]),
     "timed": (["%%time\nx = 3", "%time y = x + 1", "%%capture out\nz = y + 1"], ["x", "y", "z"]),
 }
 

@@ -1,0 +1,108 @@
+"""Side effects of statements of earlier cells: refused until a person has decided, remembered once accepted, told with the job.
+
+Runs in the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpulayer.errors import NotExportable
+from gpulayer_jupyter.export.bundle_maker import Export
+from gpulayer_jupyter.export.choices import ALL, Selector, remembered_by, text_of
+from gpulayer_jupyter.export.known_calls import WRITES
+from gpulayer_jupyter.export.side_effects import SideEffect, told_seconds
+from gpulayer_jupyter.export.statement_times import KEPT_FROM_SECONDS
+
+_SOURCE_SHOWN = 100  # characters
+
+
+def check_accepted(export: Export, shell: Any, *, in_magic: bool = True) -> None:
+    """Refuse a program with side effects that nobody has accepted; remember those that somebody has.
+
+    Args:
+        export: what would be sent.
+        shell: IPython's.
+        in_magic: a `%%gpulayer` cell asks, which has options.
+
+    Raises:
+        NotExportable: listing each, with what can be done about it.
+    """
+    remembered = remembered_by(shell)
+    remembered.accepted.update(text_of(effect.piece) for effect in export.side_effects if effect.accepted)
+    pending = remember_pending(export, shell)
+    if not pending:
+        return
+    if len(pending) == 1:
+        message = "A statement of an earlier cell that this cell needs would run again on every rank:"
+    else:
+        message = f"{len(pending)} statements of earlier cells that this cell needs would run again on every rank:"
+    raise NotExportable(
+        "\n".join([message, *told_effects(pending)]),
+        fix=ways_out(pending) if in_magic else f"Accept with %gpulayer rerun {ALL} (or CELL:LINE), and run the cell again.",
+        details={"statements": [{"place": effect.place, "reasons": list(effect.reasons)} for effect in pending]},
+    )
+
+
+def remember_pending(export: Export, shell: Any) -> list[SideEffect]:
+    """Keep what a refusal or a preview names for `%gpulayer rerun`, and return it."""
+    pending = pending_effects(export)
+    remembered_by(shell).refused = [(effect.piece, effect.names) for effect in pending]
+    return pending
+
+
+def pending_effects(export: Export) -> list[SideEffect]:
+    """Those that nobody has accepted."""
+    return [effect for effect in export.side_effects if not effect.accepted]
+
+
+def told_effects(effects: Iterable[SideEffect]) -> list[str]:
+    """One line for each: where, why, and the statement's own first line."""
+    return [f"  {effect.told()}: {_first_line(effect)}" for effect in effects]
+
+
+def ways_out(effects: Sequence[SideEffect]) -> str:
+    """What a person can do about these."""
+    places = ",".join(effect.place for effect in effects)
+    names = list(dict.fromkeys(name for effect in effects for name in effect.leaves))
+    ways = [f"send what they leave as values with --send {','.join(names)}"] if names else []
+    if any(not effect.leaves and any(reason.startswith(WRITES) for reason in effect.reasons) for effect in effects):
+        ways.append("send the file that is needed with --input NAME=PATH")
+    ways += [f"leave them out with --exclude {places}", f"or let them run with --rerun {places}"]
+    text = "; ".join(ways)
+    return f"{text[:1].upper()}{text[1:]}, which this kernel remembers (--rerun {ALL} accepts every one)."
+
+
+def also_ran(export: Export) -> list[str]:
+    """What else runs on every rank, as lines above a job's header."""
+    accepted = [effect for effect in export.side_effects if effect.accepted]
+    return [f"also ran on every rank: {effect.told()}{_time(effect)}" for effect in accepted]
+
+
+def accept(words: Sequence[Selector], shell: Any) -> list[str]:
+    """Accept what the last refusal or preview named; returns the texts of what was accepted."""
+    remembered = remembered_by(shell)
+    found = [
+        text_of(piece)
+        for piece, names in remembered.refused
+        if any(word.name == ALL or word.name in names or word.is_place_of(piece) for word in words)
+    ]
+    remembered.accepted.update(found)
+    return found
+
+
+def _time(effect: SideEffect) -> str:
+    told = any(reason.startswith("took ") for reason in effect.reasons)
+    return (
+        ""
+        if told or effect.seconds is None or effect.seconds < KEPT_FROM_SECONDS
+        else f", took {told_seconds(effect.seconds)} in the kernel"
+    )
+
+
+def _first_line(effect: SideEffect) -> str:
+    lines = effect.piece.source.splitlines()
+    index = min(max(effect.line - effect.piece.line, 0), len(lines) - 1)
+    line = lines[index].strip()
+    return line if len(line) <= _SOURCE_SHOWN else f"{line[:_SOURCE_SHOWN]}…"

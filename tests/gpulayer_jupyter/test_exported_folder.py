@@ -1,0 +1,95 @@
+"""`%gpulayer export DIR`: a folder that runs by hand, and nothing that is overwritten."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpulayer_jupyter.export.provider import recorder_of
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from support.notebook import new_shell
+
+import gpulayer
+from gpulayer.embedded import EmbeddedControlPlane
+from gpulayer.errors import Conflict, InvalidSpec, NotFound
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
+    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "notebook").mkdir()
+    monkeypatch.chdir(tmp_path / "notebook")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
+    shell = new_shell()
+    gpulayer.load_ipython_extension(shell)
+    yield shell
+    recorder_of(shell).stop()
+    for opened in list(EmbeddedControlPlane._open.values()):
+        opened.close()
+
+
+def _run(shell: InteractiveShell, cell: str) -> ExecutionResult:
+    return shell.run_cell(cell, store_history=True)
+
+
+def test_the_folder_of_the_last_cell_runs_by_hand(shell: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("folder_helper.py").write_text("x = 20")
+    _run(shell, "from pathlib import Path\nfrom folder_helper import x\ny = Path('log.txt').write_text('1234')")
+    _run(shell, "%%gpulayer --dry-run --input data=folder_helper.py\nprint(x)")
+    _run(shell, "%%gpulayer --dry-run --devices 2 --input data=folder_helper.py\nprint(x + 1, y)")
+    capsys.readouterr()
+    target = tmp_path / "some" / "where"
+    assert _run(shell, f"%gpulayer export {target}").success
+    assert capsys.readouterr().out.splitlines() == [
+        f"wrote 4 files into {target}; run it there with: torchrun --nproc-per-node 2 main.py",
+        "inputs are not part of it: data (folder_helper.py)",
+        "these statements of earlier cells run again with it:",
+        "  cell 1, line 3: writes files (Path(…).write_text): y = Path('log.txt').write_text('1234')",
+    ]
+    assert sorted(path.name for path in target.iterdir()) == ["cell.py", "folder_helper.py", "main.py", "manifest.json"]
+    done = subprocess.run([sys.executable, "-I", "main.py"], cwd=target, capture_output=True, text=True, timeout=60, check=False)
+    assert "folder_helper" in done.stderr  # isolated, so that this checkout's path does not help
+    done = subprocess.run([sys.executable, "main.py"], cwd=target, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "21 4\n", done.stderr
+    assert [path.name for path in target.parent.iterdir()] == ["where"]
+
+
+def test_a_cell_that_ran_and_one_that_was_refused(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(shell, "%%gpulayer\nprint(1)").success
+    assert _run(shell, "%gpulayer export out").success
+    assert "run it there with: python main.py" in capsys.readouterr().out
+    _run(shell, "from pathlib import Path\nx = Path('log.txt').write_text('1')")
+    assert not _run(shell, "%%gpulayer\nprint(x)").success
+    Path("empty").mkdir()
+    assert _run(shell, "%gpulayer export empty").success
+    assert "print(x)" in Path("empty/cell.py").read_text()
+
+
+def test_several_nodes(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(shell, "%%gpulayer --dry-run --nodes 2 --devices 4\nprint(1)")
+    _run(shell, "%gpulayer export out")
+    assert "torchrun --nnodes 2 --nproc-per-node 4 --rdzv-endpoint HOST:PORT main.py (on each of 2 nodes)" in capsys.readouterr().out
+
+
+def test_nothing_is_overwritten(shell: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(_run(shell, "%gpulayer export out").error_in_exec, NotFound)
+    assert isinstance(_run(shell, "%gpulayer export").error_in_exec, UsageError)
+    assert isinstance(_run(shell, "%gpulayer export out more").error_in_exec, UsageError)
+    _run(shell, "%%gpulayer --dry-run\nprint(1)")
+    Path("full").mkdir()
+    Path("full/mine.txt").write_text("mine")
+    Path("file").write_text("mine")
+    Path("empty").mkdir()
+    Path("link").symlink_to("empty")
+    for name in ("full", "file", "link"):
+        assert isinstance(_run(shell, f"%gpulayer export {name}").error_in_exec, Conflict)
+    assert Path("full/mine.txt").read_text() == Path("file").read_text() == "mine"
+    assert isinstance(_run(shell, "%gpulayer export file/below").error_in_exec, InvalidSpec)
+    assert sorted(path.name for path in Path().iterdir()) == ["empty", "file", "full", "link"]
