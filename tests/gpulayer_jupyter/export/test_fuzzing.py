@@ -92,8 +92,9 @@ DEEP: dict[str, Callable[[int], str]] = {
     "names": lambda n: "".join(f"x{index} = x{index - 1}\n" if index else "x0 = 0\n" for index in range(n)),
     "long line": lambda n: "x = '" + "a" * n + "'",
     "decorators": lambda n: "@f\n" * n + "def g(): pass",
-    "magics": lambda n: "%time " * n + "x = 1",
-    "nested magics": lambda n: "%%time\n" * n + "x = 1",
+    # IPython reads the rest of the text again for each of them.
+    "magics": lambda n: "%time " * (n // 5 + 1) + "x = 1",
+    "nested magics": lambda n: "%%time\n" * (n // 5 + 1) + "x = 1",
 }  # fmt: skip
 
 
