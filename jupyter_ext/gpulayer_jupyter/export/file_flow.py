@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import PurePath
+from weakref import WeakKeyDictionary
 
 _WORDS_READERS = """
 read_text read_bytes load loads_file loadtxt genfromtxt load_file load_state load_from_file fromfile memmap imread exists is_file is_dir
@@ -139,12 +140,19 @@ def _is_path(node: ast.expr) -> bool:
     return False
 
 
+_known_uses: WeakKeyDictionary[ast.AST, dict[bool, _FileUse]] = WeakKeyDictionary()
+_known_parts: WeakKeyDictionary[ast.AST, frozenset[str]] = WeakKeyDictionary()
+"""Of statements of the history, which are asked about at each submit."""
+
+
 def _file_use(node: ast.AST, *, inside: bool) -> _FileUse:
-    found = _FileUse()
-    for part in _walk(node, inside=inside):
-        if isinstance(part, ast.Call):
-            _note(part, found)
-    return found
+    known = _known_uses.setdefault(node, {})
+    if inside not in known:
+        known[inside] = _FileUse()
+        for part in _walk(node, inside=inside):
+            if isinstance(part, ast.Call):
+                _note(part, known[inside])
+    return replace(known[inside])
 
 
 def _walk(node: ast.AST, *, inside: bool) -> Iterator[ast.AST]:
@@ -183,6 +191,13 @@ def _note(call: ast.Call, found: _FileUse) -> None:
 
 def _parts(node: ast.AST) -> frozenset[str]:
     """The parts of what may be paths among the texts below a node."""
+    known = _known_parts.get(node)
+    if known is None:
+        known = _known_parts[node] = _read_parts(node)
+    return known
+
+
+def _read_parts(node: ast.AST) -> frozenset[str]:
     found: set[str] = set()
     for text in ast.walk(node):
         if isinstance(text, ast.Constant) and isinstance(text.value, str) and "\n" not in text.value and len(text.value) < 300:
