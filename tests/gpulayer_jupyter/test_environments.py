@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gpulayer_jupyter.export import bundle_maker
-from gpulayer_jupyter.export.provider import recorder_of
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
-from support.notebook import new_shell
 from support.small_wheel import local_requirements, make_wheel
 
 import gpulayer
-from gpulayer.embedded import EmbeddedControlPlane
 
 HERE = ".".join(map(str, sys.version_info[:3]))
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "notebook").mkdir()
-    monkeypatch.chdir(tmp_path / "notebook")
-    shell = new_shell()
-    gpulayer.load_ipython_extension(shell)
-    yield shell
-    recorder_of(shell).stop()
-    for opened in list(EmbeddedControlPlane._open.values()):
-        opened.close()
 
 
 def _run(shell: InteractiveShell, cell: str) -> ExecutionResult:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,28 +9,9 @@ from gpulayer_jupyter.export.provider import recorder_of
 from gpulayer_jupyter.options import cell_parser, parse_cell_options, parse_command
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
-from support.notebook import new_shell
 
 import gpulayer
-from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import InvalidSpec, NotExportable, Unsupported
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "notebook").mkdir()
-    monkeypatch.chdir(tmp_path / "notebook")
-    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
-    shell = new_shell()
-    gpulayer.load_ipython_extension(shell)
-    yield shell
-    recorder_of(shell).stop()
-    for opened in list(EmbeddedControlPlane._open.values()):
-        opened.close()
 
 
 def _run(shell: InteractiveShell, cell: str) -> ExecutionResult:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gpulayer_jupyter.export.bundle_maker import Export
-from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of, stop_recording
+from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of
 from gpulayer_jupyter.sending import class_namer, fetched_piece, sent_pieces, value_limit
 from IPython.core.interactiveshell import InteractiveShell
-from support.notebook import new_shell, text_of, unpack
+from support.notebook import text_of, unpack
 
-import gpulayer
 from gpulayer.errors import InvalidSpec, NotExportable
 
 MOST_BYTES = 1_000_000
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    (tmp_path / "notebook").mkdir()
-    monkeypatch.chdir(tmp_path / "notebook")
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    shell = new_shell()
-    gpulayer.load_ipython_extension(shell)
-    yield shell
-    stop_recording(shell)
 
 
 def _ran(shell: InteractiveShell, *cells: str) -> None:

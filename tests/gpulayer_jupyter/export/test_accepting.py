@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import IPython
 import pytest
 from gpulayer_jupyter.export import side_effects
-from gpulayer_jupyter.export.provider import recorder_of
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
-from support.notebook import new_shell
 
 import gpulayer
-from gpulayer.embedded import EmbeddedControlPlane
 from gpulayer.errors import InvalidSpec, NotExportable, NotFound
 
+pytestmark = pytest.mark.usefixtures("current_shell")
+
 WRITES = "def keep(value):\n    with open('log.txt', 'a') as file:\n        file.write('kept ')\n    return value"
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "notebook").mkdir()
-    monkeypatch.chdir(tmp_path / "notebook")
-    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
-    shell = new_shell()
-    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
-    gpulayer.load_ipython_extension(shell)
-    yield shell
-    recorder_of(shell).stop()
-    for opened in list(EmbeddedControlPlane._open.values()):
-        opened.close()
 
 
 def _run(shell: InteractiveShell, cell: str) -> ExecutionResult:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import IPython
 import pytest
-from gpulayer_jupyter.export.provider import recorder_of
 from IPython.core.interactiveshell import InteractiveShell
-from support.notebook import new_shell
 
-import gpulayer
-from gpulayer.embedded import EmbeddedControlPlane
+pytestmark = pytest.mark.usefixtures("current_shell")
 
 SETUP = """import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -31,24 +23,6 @@ class Net(Module):
 x = torch.randn(8, 3)
 loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4)
 model = Net()"""
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "notebook").mkdir()
-    monkeypatch.chdir(tmp_path / "notebook")
-    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
-    shell = new_shell()
-    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
-    gpulayer.load_ipython_extension(shell)
-    yield shell
-    recorder_of(shell).stop()
-    for opened in list(EmbeddedControlPlane._open.values()):
-        opened.close()
 
 
 def test_job_of_another_shape_after_a_launched_fit(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
