@@ -20,6 +20,7 @@ from gpulayer.errors import InvalidSpec, NotExportable, TooLarge
 from gpulayer.settings import BUNDLE_LIMIT_BYTES
 from gpulayer_jupyter.export.choices import NO_CHOICES, Choices, check_rerun, choose
 from gpulayer_jupyter.export.file_hints import file_hints
+from gpulayer_jupyter.export.forward_pass import KeptPass, no_star_names
 from gpulayer_jupyter.export.history import UNCLEAR
 from gpulayer_jupyter.export.installed_packages import package_versions
 from gpulayer_jupyter.export.local_modules import Loaded, LocalModules, find_local_modules, nothing_loaded
@@ -28,7 +29,7 @@ from gpulayer_jupyter.export.missing_names import Missing
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.script import LinePiece, Program, futures_of, write_program
 from gpulayer_jupyter.export.side_effects import SideEffect, find_side_effects, takes_time
-from gpulayer_jupyter.export.slicer import Slice, no_star_names, slice_pieces
+from gpulayer_jupyter.export.slicer import Slice, slice_pieces
 
 _LARGEST_SHOWN = 10
 
@@ -51,6 +52,7 @@ class Surroundings:
         loaded: how the kernel has found the modules that it imported.
         star_names: what `from module import *` binds.
         seconds_of: how long a statement took in the kernel; None where nobody knows.
+        kept: the forward pass over what the kernel has run.
     """
 
     bound: Collection[str] = ()
@@ -61,6 +63,7 @@ class Surroundings:
     loaded: Loaded = nothing_loaded
     star_names: Callable[[str], Iterable[str]] = no_star_names
     seconds_of: Callable[[Piece], float | None] = unknown_seconds
+    kept: KeptPass | None = None
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,9 @@ def export_cell(
     cell = [piece for piece in cell if not is_session_only(piece.node)]
     for piece in cell:
         _check_piece(piece, in_own_cell=True)
-    chosen = choose(history, choices, lambda: _names_altered(history, surroundings))
+    chosen = choose(history, choices, lambda: _names_altered(history, surroundings, given))
     everything, history = history, [*chosen.pieces, *added]
-    found = slice_pieces(history, cell, star_names=surroundings.star_names, given=given)
+    found = slice_pieces(history, cell, star_names=surroundings.star_names, given=given, kept=surroundings.kept)
     _check_awaits([*history, *cell], found, own_from=len(history))
     for index in found.kept:
         _check_piece(history[index], in_own_cell=False)
@@ -142,7 +145,7 @@ def export_cell(
     bundle = Bundle(files)
     _check_size(bundle)
     if choices.rerun:
-        check_rerun(choices.rerun, everything, _names_altered(everything, surroundings))
+        check_rerun(choices.rerun, everything, _names_altered(everything, surroundings, given))
     ran = [index for index in found.kept if index < len(chosen.pieces)]
     effects = find_side_effects(
         [history[index] for index in ran],
@@ -150,7 +153,7 @@ def export_cell(
         read=set().union(*(step.touches for step in found.steps[len(history) :])),
         seconds_of=surroundings.seconds_of,
         accepts=choices.accepts,
-        modules=_sources(modules),
+        modules=modules.sources,
     )
     hints = file_hints(sent, folder=surroundings.folder, bundled=files.keys())
     untimed = dict.fromkeys(
@@ -159,19 +162,10 @@ def export_cell(
     return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints, effects, tuple(untimed))
 
 
-def _sources(modules: LocalModules) -> dict[str, Path]:
-    """Dotted name → file, of modules that are no mere folders."""
-    found: dict[str, Path] = {}
-    for name in modules.names:
-        path = name.replace(".", "/")
-        file = modules.files.get(f"{path}/__init__.py") or modules.files.get(f"{path}.py")
-        if file is not None:
-            found[name] = file
-    return found
-
-
-def _names_altered(history: Sequence[Piece], surroundings: Surroundings) -> list[set[str]]:
-    return [step.alters for step in slice_pieces(history, (), star_names=surroundings.star_names).steps]
+def _names_altered(history: Sequence[Piece], surroundings: Surroundings, given: Sequence[str]) -> list[set[str]]:
+    return [
+        step.alters for step in slice_pieces(history, (), star_names=surroundings.star_names, given=given, kept=surroundings.kept).steps
+    ]
 
 
 def _free_name(stem: str, modules: LocalModules) -> str:

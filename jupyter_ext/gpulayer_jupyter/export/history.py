@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from gpulayer.bundle.executing import executing_place
+from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export.fit_pieces import load_weights_piece, with_kept_fits
+from gpulayer_jupyter.export.forward_pass import KeptPass, no_star_names
 from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
 from gpulayer_jupyter.export.run_files import files_that_run
@@ -62,7 +64,7 @@ class History:
     """Runs in order; `pieces()` are the statements that ran."""
 
     runs: list[Run] = field(default_factory=list)
-    _read: dict[int, tuple[tuple[str, int | None], ReadCell]] = field(default_factory=dict)
+    _read: dict[int, tuple[tuple[str, int | None, int], ReadCell]] = field(default_factory=dict)
 
     def pieces(self, transform: Transform, *, before: Run | None = None) -> tuple[list[Piece], dict[str, str]]:
         """Statements that ran, and names that only ranks of earlier jobs bound → where."""
@@ -74,13 +76,13 @@ class History:
             if run.nothing_ran or not run.finished:
                 continue
             read = self._read_run(position, run, transform)
-            found.extend([*run.with_fits(read.pieces), *run.afterwards])
+            found.extend(read.pieces)
             remote.update(read.remote)
         return found, remote
 
     def _read_run(self, position: int, run: Run, transform: Transform) -> ReadCell:
         # A finished run never changes, and long sessions would read thousands of cells again at each submit.
-        key = (run.raw, run.failed_line)
+        key = (run.raw, run.failed_line, len(run.afterwards))
         kept = self._read.get(position)
         if kept is not None and kept[0] == key:
             return kept[1]
@@ -90,15 +92,24 @@ class History:
             read = ReadCell()
         if run.unclear:
             read.pieces = [replace(piece, refusal=UNCLEAR) for piece in read.pieces]
+        read.pieces = [*run.with_fits(read.pieces), *run.afterwards]
         self._read[position] = (key, read)
         return read
 
 
 class HistoryRecorder:
-    """Keeps the `History` of one shell; `start` and `stop` register and remove its hooks."""
+    """Keeps the `History` of one shell, read as far as it has run; `start` and `stop` register and remove its hooks.
 
-    def __init__(self, shell: Any) -> None:
+    Args:
+        shell: IPython's.
+        star_names: the names that `from module import *` binds.
+    """
+
+    def __init__(self, shell: Any, star_names: Callable[[str], Iterable[str]] = no_star_names) -> None:
         self.history = History(_runs_so_far(shell))
+        self.kept = KeptPass()
+        self._star_names = star_names
+        self._reads_ahead = True
         self._shell = shell
         self._open: list[Run] = []
         self._folder = FitFolder()
@@ -175,6 +186,20 @@ class HistoryRecorder:
             run.fits.bind(self._shell.user_ns)
             run.afterwards += [load_weights_piece(run.cell, 1, name, weights) for name, weights in run.fits.changed_since()]
         run.finished = True
+        self._read_ahead()
+
+    def pieces(self, *, before: Run | None = None) -> tuple[list[Piece], dict[str, str]]:
+        """The history's statements; see `History.pieces`."""
+        # Static transforms only: IPython's dynamic ones depend on what names are bound now, not when the cell ran.
+        return self.history.pieces(self._shell.input_transformer_manager.transform_cell, before=before)
+
+    def _read_ahead(self) -> None:
+        """Read the cell that has run, in the moment after it: a submit that had to read a long session would keep its user waiting."""
+        if self._reads_ahead:
+            try:
+                self.kept.take(self.pieces()[0], self._star_names)
+            except (NotExportable, RecursionError, MemoryError):
+                self._reads_ahead = False  # each export says it, with its place
 
 
 def _write(content: bytes | Path, file: Path) -> None:

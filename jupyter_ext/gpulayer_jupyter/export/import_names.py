@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-_MOST_KEPT = 10_000  # sources; a project of that many edits is read again from time to time
+MOST_KEPT = 10_000  # sources; a project of that many edits is read again from time to time
 _CALLS = (b"import_module", b"__import__")
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -57,7 +57,7 @@ def imported_by_source(source: bytes, *, package: str) -> tuple[str, ...]:
         # Import statements stand in blocks of statements; only the calls may stand in any expression.
         nodes = ast.walk(tree) if any(call in source for call in _CALLS) else _statements(tree)
         found = tuple(dict.fromkeys(name for node in nodes for name in _names(node, package)))
-        if len(_of_sources) >= _MOST_KEPT:
+        if len(_of_sources) >= MOST_KEPT:
             _of_sources.clear()
         _of_sources[key] = found
     return found

@@ -1,47 +1,24 @@
 """What the names of a history or a local module stand for, as far as it takes to know which calls reach outside the process.
 
-Reads the files of local modules; runs nothing. Runs in the kernel.
+Runs nothing. Runs in the kernel.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-from gpulayer_jupyter.export.import_names import tree_of
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class Sources:
-    """Local modules, each read once."""
+Public = Callable[[str], Iterable[str]]
+"""The names that `from module import *` binds, as far as that is known."""
 
-    def __init__(self, files: Mapping[str, Path]) -> None:
-        self._files = files
-        self._read: dict[str, Names | None] = {}
 
-    def names(self, module: str) -> Names | None:
-        if module not in self._read:
-            self._read[module] = None  # while it is read: an import may come back to it
-            self._read[module] = self._names_in(module)
-        return self._read[module]
-
-    def _names_in(self, module: str) -> Names | None:
-        file = self._files.get(module)
-        if file is None:
-            return None
-        try:
-            tree = tree_of(file.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return None  # it travels as it is, and importing it says what is wrong
-        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-        names = Names(self, module, package, tree)
-        for statement in tree.body:
-            names.learn(statement)
-        return names
+def _nothing_public(module: str) -> Iterable[str]:  # noqa: ARG001 - the answer of somebody who knows no modules
+    return ()
 
 
 @dataclass(slots=True)
@@ -49,23 +26,24 @@ class Names:
     """What the global names of a history or a module stand for, as far as this matters here.
 
     Args:
-        sources: local modules.
         module: its dotted name, where these are a module's.
         package: that relative imports start from.
-        tree: a module's own.
+        public_of: what star imports bind.
         bodies: functions, lambdas and classes by name.
         methods: of these classes by name.
+        origins: imported names → what they were imported as.
+        stars: the modules of star imports.
         version: another one when a name that was known stands for something else.
     """
 
-    sources: Sources
     module: str = ""
     package: str = ""
-    tree: ast.Module | None = None
+    public_of: Public = _nothing_public
     bodies: dict[str, ast.AST] = field(default_factory=dict)
     methods: dict[str, list[ast.AST]] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
     version: int = 0
-    _origins: dict[str, str] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
     _made_by: dict[str, str] = field(default_factory=dict)
     _hides_open: bool = False
@@ -95,12 +73,12 @@ class Names:
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for name, origin in origins_of(node, self.package).items():
             self._bind(name)
-            self._origins[name] = origin
+            self.origins[name] = origin
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             module = base_of(node, self.package)
-            names = self.sources.names(module)
-            for name in names.public() if names is not None else ():
-                self._origins[name] = f"{module}.{name}"
+            self.stars.append(module)
+            for name in self.public_of(module):
+                self.origins[name] = f"{module}.{name}"
 
     def _bind(self, name: str) -> None:
         for table in self._tables():
@@ -114,7 +92,7 @@ class Names:
         text, made = self.text(value), self.made(value)
         self._bind(name)
         if dotted:
-            self._origins[name] = dotted
+            self.origins[name] = dotted
         if body is not None:
             self.bodies[name] = body
         if text is not None:
@@ -122,21 +100,13 @@ class Names:
         if made:
             self._made_by[name] = made
 
-    def public(self) -> list[str]:
-        """The functions, classes and imports that `from module import *` passes on."""
-        return [name for name in (*self.bodies, *self._origins) if not name.startswith("_")]
-
-    def origin_of(self, name: str) -> str:
-        """The dotted name that something was imported under; empty where it was not imported."""
-        return self._origins.get(name, "")
-
     def inside(self, body: ast.AST) -> Names:
         """These names as a function sees them: with what it imports and defines itself."""
         kinds = (ast.Import, ast.ImportFrom, *FUNCTIONS, ast.Assign)
         local = [node for node in ast.walk(body) if isinstance(node, kinds) and node is not body]
         if not local:
             return self
-        inside = Names(self.sources, self.module, self.package)
+        inside = Names(self.module, self.package, self.public_of)
         for mine, theirs in zip(self._tables(), inside._tables(), strict=True):
             theirs.update(mine)
         inside.methods.update(self.methods)
@@ -145,7 +115,7 @@ class Names:
         return inside
 
     def _tables(self) -> tuple[dict[str, Any], ...]:
-        return self._origins, self.bodies, self._texts, self._made_by
+        return self.origins, self.bodies, self._texts, self._made_by
 
     # ---- what is known of an expression
 
@@ -157,7 +127,7 @@ class Names:
             node = node.value
         if not isinstance(node, ast.Name):
             return ""
-        origin = self._origins.get(node.id)
+        origin = self.origins.get(node.id)
         if origin is None:
             return "open" if node.id == "open" and not path and not self._hides_open else ""
         return ".".join((origin, *reversed(path)))

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpulayer.errors import InvalidSpec
 from gpulayer_jupyter.export.import_names import imported_by_source, imported_by_statement
 from gpulayer_jupyter.export.installed_packages import installed_prefixes
+from gpulayer_jupyter.export.module_bodies import ModuleSource
 
 Loaded = Callable[[str], importlib.machinery.ModuleSpec | None]
 """How the kernel has found a module; None for one that it has not imported."""
 _NEVER = frozenset({"gpulayer", "gpulayer_server", "gpulayer_jupyter"})  # each worker has its own
-_DATA_SKIPPED = frozenset({".py", ".pyc", ".pyo", ".ipynb", ".so", ".pyd"})
+_DATA_SKIPPED = (".py", ".pyc", ".pyo", ".ipynb", ".so", ".pyd")
 _LOADERS = (
     (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
@@ -32,13 +36,15 @@ class LocalModules:
     """What travels.
 
     Args:
-        files: path in the bundle → file.
+        files: path in the bundle → file, or what was read of it: a source is read once.
         names: dotted names of the modules.
+        sources: of these, what is in the ones that are no mere folders.
         installed: top-level names of imported packages that do not travel.
     """
 
-    files: dict[str, Path] = field(default_factory=dict)
+    files: dict[str, Path | bytes] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    sources: dict[str, ModuleSource] = field(default_factory=dict)
     installed: set[str] = field(default_factory=set)
 
 
@@ -78,6 +84,7 @@ class _Search:
         self._entries: list[str] = []
         self._finders: dict[str, importlib.machinery.FileFinder] = {}
         self._local: dict[Path, bool] = {}
+        self._specs: dict[str, importlib.machinery.ModuleSpec | None] = {}
         self._loaded = loaded
         relative: dict[Path, None] = {}
         for entry in module_path:
@@ -113,6 +120,12 @@ class _Search:
                 pending.extend(self._take(part, spec))
 
     def _find(self, name: str, locations: list[str] | None) -> importlib.machinery.ModuleSpec | None:
+        # A package is asked for with each of its modules.
+        if name not in self._specs:
+            self._specs[name] = self._ask(name, locations)
+        return self._specs[name]
+
+    def _ask(self, name: str, locations: list[str] | None) -> importlib.machinery.ModuleSpec | None:
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top in _NEVER or top in sys.builtin_module_names:
             return None
@@ -151,10 +164,13 @@ class _Search:
                     for data in _data_files(place):
                         self.found.files.setdefault(f"{package_path}/{data.relative_to(place).as_posix()}", data)
         if source is not None:
-            self.found.files[f"{package_path}/__init__.py" if is_package else f"{package_path}.py"] = source
+            path = f"{package_path}/__init__.py" if is_package else f"{package_path}.py"
+            content, is_program = _read(source)
+            self.found.files[path] = source if is_program else content
+            self.found.sources[name] = ModuleSource(content, is_package)
             package = name if is_package else name.rpartition(".")[0]
             try:
-                yield from imported_by_source(source.read_bytes(), package=package)
+                yield from imported_by_source(content, package=package)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 return  # it travels, and the rank says what is wrong with it, as the kernel would
 
@@ -185,13 +201,25 @@ def _is_there(spec: importlib.machinery.ModuleSpec) -> bool:
     return spec.origin is None and any(Path(place).is_dir() for place in spec.submodule_search_locations or ())
 
 
+def _read(source: Path) -> tuple[bytes, bool]:
+    """A source with whether it may be executed as a program, which only the file itself tells the bundle."""
+    try:
+        with source.open("rb") as file:
+            return file.read(), bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
+    except OSError as error:
+        raise InvalidSpec(f"A file that the cell needs can't be read: {error.strerror}.", asked=str(source)) from error
+
+
 def _data_files(package: Path) -> Iterator[Path]:
     """Files of a package that are no source, in it and in folders below that hold no source of their own."""
-    for entry in sorted(package.iterdir()):
+    with os.scandir(package) as scan:  # hundreds of sources are passed over without asking for one of them
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
         if entry.name.startswith(".") or entry.name in _FOLDERS_SKIPPED:
             continue
         if entry.is_dir():
-            if not entry.is_symlink() and not (entry / "pyvenv.cfg").is_file() and not any(entry.glob("*.py")):
-                yield from _data_files(entry)
-        elif entry.is_file() and entry.suffix not in _DATA_SKIPPED:
-            yield entry
+            folder = package / entry.name
+            if not entry.is_symlink() and not (folder / "pyvenv.cfg").is_file() and not any(folder.glob("*.py")):
+                yield from _data_files(folder)
+        elif not entry.name.endswith(_DATA_SKIPPED) and entry.is_file():
+            yield package / entry.name

@@ -25,8 +25,8 @@ class Patches:
     """Library → statements that changed it."""
 
     def __init__(self) -> None:
-        self._of: dict[str, list[int]] = {}
-        self._later: dict[str, set[Use]] = {}
+        self._of: dict[str, tuple[int, ...]] = {}
+        self._later: dict[str, frozenset[Use]] = {}
 
     def add(self, index: int, uses: Sequence[Use], values: Values, own_later: Iterable[Use]) -> None:
         """Take the next statement, with what it does at once and in the functions that it calls.
@@ -44,8 +44,8 @@ class Patches:
         for use in uses:
             later |= values[use.name].later if use.name in values and not root_of(use.name, values) else frozenset()
         for root in changed:
-            self._of.setdefault(root, []).append(index)
-            self._later.setdefault(root, set()).update(later)
+            self._of[root] = (*self._of.get(root, ()), index)
+            self._later[root] = self._later.get(root, frozenset()) | later
 
     def later(self, roots: Iterable[str]) -> Iterator[Use]:
         """What functions put into these libraries would do when somebody calls them."""

@@ -35,7 +35,7 @@ def recorder_of(shell: Any) -> HistoryRecorder:
     """The shell's recorder, started at the first call; loading the extension again keeps it."""
     recorder = _recorders.get(shell)
     if recorder is None:
-        recorder = _recorders[shell] = HistoryRecorder(shell)
+        recorder = _recorders[shell] = HistoryRecorder(shell, _star_names)
         recorder.start()
         _times[shell] = StatementTimes(shell, recorder)
         _times[shell].start()
@@ -126,11 +126,11 @@ def _export(
     added: Sequence[Piece] = (),
     given: Sequence[str] = (),
 ) -> Export:
-    history = recorder_of(shell).history
+    recorder = recorder_of(shell)
     number = run.cell if run is not None else shell.execution_count
     cell = read_cell(source, cell=number, transform=shell.transform_cell, first_line=first_line, files=files_that_run(source)).pieces
-    # Static transforms only: IPython's dynamic ones depend on what names are bound now, not when the cell ran.
-    pieces, remote = history.pieces(shell.input_transformer_manager.transform_cell, before=run)
+    ran_before, remote = recorder.pieces(before=run)
+    pieces = ran_before
     if through:
         # What stands above the statement that asks has run, as earlier cells have.
         ran = [piece for piece in cell if piece.begins_by(through)]
@@ -144,9 +144,11 @@ def _export(
         loaded=_loaded,
         star_names=_star_names,
         seconds_of=_times[shell].lookup(),
+        kept=recorder.kept,
     )
     choices = replace(choices, accepted=frozenset(remembered_by(shell).accepted))
     try:
+        recorder.kept.take(ran_before, _star_names, given)
         return export_cell(pieces, cell, surroundings, remote=remote, choices=choices, added=added, given=given)
     except RecursionError:
         deepest = max([*pieces, *cell], key=lambda piece: _depth(piece.node))

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from gpulayer.bundle.executing import REPLAYS
 from gpulayer_jupyter.export.awaiting import EXECUTE, LOOP, in_a_function, needs_loop
+from gpulayer_jupyter.export.forward_pass import Step
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.run_files import HELPER as RUN_FILE
-from gpulayer_jupyter.export.slicer import Slice, Step
+from gpulayer_jupyter.export.slicer import Slice
 
 _GUARD = """
 if __name__ == "__main__":

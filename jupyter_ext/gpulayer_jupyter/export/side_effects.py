@@ -8,10 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gpulayer_jupyter.export.effects import effects_of
-from gpulayer_jupyter.export.known_names import Names, Sources
+from gpulayer_jupyter.export.module_bodies import ModuleSource, Sources
 from gpulayer_jupyter.export.outside_acts import OutsideActs
 from gpulayer_jupyter.export.pieces import Piece
 
@@ -58,7 +57,7 @@ def find_side_effects(
     read: Collection[str],
     seconds_of: Callable[[Piece], float | None],
     accepts: Callable[[Piece, Collection[str]], bool],
-    modules: Mapping[str, Path],
+    modules: Mapping[str, ModuleSource],
 ) -> tuple[SideEffect, ...]:
     """The side effects of the statements of earlier cells that travel.
 
@@ -68,9 +67,9 @@ def find_side_effects(
         read: the names that the job's own cell reads.
         seconds_of: how long a statement took in the kernel.
         accepts: whether a person has accepted a statement's side effects.
-        modules: dotted names of local modules → their source.
+        modules: the local modules by dotted name.
     """
-    acts_of = OutsideActs(Names(Sources(modules)))
+    acts_of = OutsideActs(Sources(modules))
     found: list[SideEffect] = []
     for piece, altered in zip(pieces, names, strict=True):
         acts = [] if piece.restores else acts_of.run(piece.node)

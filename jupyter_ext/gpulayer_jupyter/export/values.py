@@ -6,7 +6,7 @@ In doubt a use changes what it touches. Pure. Runs in the kernel.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpulayer_jupyter.export import libraries
@@ -49,6 +49,10 @@ class Value:
 
 class Values(dict[str, Value]):
     """Name → what it stands for."""
+
+    def fork(self) -> Values:
+        """These values, to be changed without changing these."""
+        return Values({name: replace(value) for name, value in self.items()})
 
     def _is_quiet(self, function: str, above: frozenset[str]) -> bool:
         """Whether calling the function is known to leave what it is given, and everything else, as it is."""

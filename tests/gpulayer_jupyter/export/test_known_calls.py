@@ -6,12 +6,12 @@ import ast
 
 import pytest
 from gpulayer_jupyter.export.known_calls import NETWORK, STARTS, WRITES
-from gpulayer_jupyter.export.known_names import Names, Sources
+from gpulayer_jupyter.export.module_bodies import Sources
 from gpulayer_jupyter.export.outside_acts import OutsideActs
 
 
 def _kinds(source: str) -> list[str]:
-    reader = OutsideActs(Names(Sources({})))
+    reader = OutsideActs(Sources({}))
     return [act.kind for statement in ast.parse(source).body for act in reader.run(statement)]
 
 

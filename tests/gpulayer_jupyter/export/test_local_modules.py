@@ -73,13 +73,9 @@ def test_closure(files: dict[str, str], source: str, travel: set[str], tmp_path:
 
 
 def test_notebook_in_a_subfolder_of_its_project(tmp_path: Path) -> None:
-    _write(tmp_path, {"lib/tools.py": "import deep", "deep.py": "", "nb/beside.py": ""})
+    _write(tmp_path, {"lib/tools.py": "import deep", "deep.py": "x = 1", "nb/beside.py": "y = 1"})
     found = _find("import beside, lib.tools", tmp_path / "nb", path=("", str(tmp_path)), roots=(tmp_path,))
-    assert found.files == {
-        "beside.py": tmp_path / "nb/beside.py",
-        "lib/tools.py": tmp_path / "lib/tools.py",
-        "deep.py": tmp_path / "deep.py",
-    }
+    assert found.files == {"beside.py": b"y = 1", "lib/tools.py": b"import deep", "deep.py": b"x = 1"}
 
 
 def test_folder_above_after_sys_path_append(tmp_path: Path) -> None:
@@ -114,12 +110,18 @@ def test_module_that_the_kernel_imported_is_found_where_it_was(imported: Path) -
     found = find_local_modules(statements, roots=[imported / "start"], module_path=[""], folders=[elsewhere], loaded=_loaded)
     assert set(found.files) == {"gpl_kept.py", "gpl_pack/one.py", "gpl_pack/two.py"}
     # Another module of the name comes before it on the path since; the kernel goes on with its own.
-    _write(imported, {"elsewhere/gpl_kept.py": ""})
+    _write(imported, {"elsewhere/gpl_kept.py": "z = 1"})
     again = find_local_modules(statements, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
     assert again.files == found.files
     (imported / "start/gpl_kept.py").unlink()
     moved = find_local_modules(statements, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
-    assert moved.files["gpl_kept.py"] == elsewhere / "gpl_kept.py"
+    assert moved.files["gpl_kept.py"] == b"z = 1"
+
+
+def test_module_that_may_be_executed_as_a_program_may_be_in_the_bundle_too(tmp_path: Path) -> None:
+    _write(tmp_path, {"tool.py": "x = 1", "plain.py": "y = 1"})
+    (tmp_path / "tool.py").chmod(0o755)
+    assert _find("import tool, plain", tmp_path).files == {"tool.py": tmp_path / "tool.py", "plain.py": b"y = 1"}
 
 
 def test_entries_are_read_against_the_folder_that_the_kernel_started_in_as_well(tmp_path: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from collections.abc import Container
 
 import pytest
-from gpulayer_jupyter.export.known_names import Names, Sources
+from gpulayer_jupyter.export.module_bodies import ModuleSource, Sources
 from gpulayer_jupyter.export.outside_acts import OutsideActs
 
 
-def _acts(source: str, modules: dict[str, Path] | None = None) -> list[tuple[str, int]]:
-    reader = OutsideActs(Names(Sources(modules or {})))
+def _acts(source: str, modules: dict[str, str] | None = None, packages: Container[str] = ()) -> list[tuple[str, int]]:
+    reader = OutsideActs(Sources({name: ModuleSource(text.encode(), name in packages) for name, text in (modules or {}).items()}))
     return [(act.told(), act.line) for statement in ast.parse(source).body for act in reader.run(statement)]
 
 
@@ -61,31 +61,38 @@ def test_a_function_defined_again_counts_as_it_is_now() -> None:
     assert [line for _, line in _acts("def f():\n    pass\nf()\ndef f():\n    open('x', 'w')\nf()\ndef f():\n    pass\nf()")] == [6]
 
 
-def test_local_modules_are_looked_into(tmp_path: Path) -> None:
-    files = {
-        "tools": ("tools/__init__.py", "from .files import keep"),
-        "tools.files": (
-            "tools/files.py",
-            "import os\nfrom . import paths\ndef keep(name):\n    os.remove(name)\ndef look():\n    return 1",
-        ),
-        "tools.paths": ("tools/paths.py", "HERE = 1"),
-        "talks": ("talks.py", "import requests\nSITE = requests.get('x')\nif __name__ == '__main__':\n    open('x', 'w')"),
-        "broken": ("broken.py", "def (:"),
+def test_local_modules_are_looked_into() -> None:
+    modules = {
+        "tools": "from .files import keep",
+        "tools.files": "import os\nfrom . import paths\ndef keep(name):\n    os.remove(name)\ndef look():\n    return 1",
+        "tools.paths": "HERE = 1",
+        "talks": "import requests\nSITE = requests.get('x')\nif __name__ == '__main__':\n    open('x', 'w')",
+        "broken": "def (:",
     }
-    modules: dict[str, Path] = {}
-    for name, (path, text) in files.items():
-        modules[name] = tmp_path / path
-        modules[name].parent.mkdir(exist_ok=True)
-        modules[name].write_text(text)
-    assert _acts("import tools\ntools.keep('x')", modules) == [("writes files (os.remove in keep)", 2)]
-    assert _acts("from tools.files import keep as k, look\nlook()\nk('x')", modules) == [("writes files (os.remove in keep)", 3)]
-    assert _acts("import tools.files as t\nt.keep('x')", modules) == [("writes files (os.remove in keep)", 2)]
-    assert _acts("from tools import *\nkeep('x')", modules) == [("writes files (os.remove in keep)", 2)]
-    assert _acts("import talks", modules) == [("uses the network (requests.get in talks)", 1)]
-    assert _acts("import broken, missing\nbroken.f()\nmissing.f()", modules) == []
+
+    def acts(source: str) -> list[tuple[str, int]]:
+        return _acts(source, modules, packages={"tools"})
+
+    assert acts("import tools\ntools.keep('x')") == [("writes files (os.remove in keep)", 2)]
+    assert acts("from tools.files import keep as k, look\nlook()\nk('x')") == [("writes files (os.remove in keep)", 3)]
+    assert acts("import tools.files as t\nt.keep('x')") == [("writes files (os.remove in keep)", 2)]
+    assert acts("from tools import *\nkeep('x')") == [("writes files (os.remove in keep)", 2)]
+    assert acts("import talks") == [("uses the network (requests.get in talks)", 1)]
+    assert acts("import broken, missing\nbroken.f()\nmissing.f()") == []
 
 
-def test_an_endless_circle_of_modules_ends(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("from b import f")
-    (tmp_path / "b.py").write_text("from a import f\nfrom b import g\ng()")
-    assert _acts("import a\na.f()", {"a": tmp_path / "a.py", "b": tmp_path / "b.py"}) == []
+def test_an_endless_circle_of_modules_ends() -> None:
+    assert _acts("import a\na.f()", {"a": "from b import f", "b": "from a import f\nfrom b import g\ng()"}) == []
+
+
+def test_a_module_that_passes_on_another_ones_names_is_read_with_that() -> None:
+    for text, expected in (("import os\ndef keep(name):\n    os.remove(name)", 1), ("def keep(name):\n    pass", 0)):
+        assert len(_acts("import tools\ntools.keep('x')", {"tools": "from files import *", "files": text})) == expected
+
+
+def test_functions_that_call_one_another_a_thousand_deep_are_followed() -> None:
+    chain = "\n".join(f"def f{number}():\n    f{number + 1}()" for number in range(1000))
+    assert _acts(f"{chain}\ndef f1000():\n    open('x', 'w')\nf0()") == [("writes files (open in f1000)", 2003)]
+    assert _acts("import chain\nchain.f0()", {"chain": f"{chain}\ndef f1000():\n    open('x', 'w')"}) == [
+        ("writes files (open in f1000)", 2)
+    ]
