@@ -6,7 +6,7 @@ What single calls do is known in `known_calls.py`. Runs nothing. Runs in the ker
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gpulayer_jupyter.export.known_calls import what_it_does
@@ -62,8 +62,18 @@ class BodyReader:
         self._waiting: list[tuple[Names, ast.AST, Body]] = []
 
     def of(self, node: ast.AST) -> Body:
-        """A function's, lambda's, class's or module's body."""
+        """A function's, lambda's or class's body."""
         found = self._body(self._names, node)
+        self._read_waiting()
+        return found
+
+    def of_module(self, tree: ast.Module, parts: Sequence[Sequence[ast.AST]]) -> Body:
+        """What importing a module runs; `parts`: `at_once` of each of its statements."""
+        found = self._known[tree] = Body(self._names.module)
+        for statement, nodes in zip(tree.body, parts, strict=True):
+            if not _is_main_guard(statement):
+                for part in nodes:
+                    self._note(self._names, part, found)
         self._read_waiting()
         return found
 
@@ -85,7 +95,7 @@ class BodyReader:
     def _body(self, names: Names, node: ast.AST) -> Body:
         found = self._known.get(node)
         if found is None:
-            found = self._known[node] = Body(names.module if isinstance(node, ast.Module) else getattr(node, "name", ""))
+            found = self._known[node] = Body(getattr(node, "name", ""))
             self._waiting.append((names, node, found))
         return found
 
@@ -118,14 +128,12 @@ class BodyReader:
 
 
 def _statements(names: Names, body: ast.AST) -> Iterator[tuple[Names, ast.AST]]:
-    """What runs when this is called or imported."""
+    """What runs when this is called."""
     match body:
         case ast.ClassDef():
             for method in body.body:
                 if isinstance(method, FUNCTIONS) and method.name in _MADE_WITH:
                     yield from _statements(names, method)
-        case ast.Module():
-            yield from ((names, statement) for statement in body.body if not _is_main_guard(statement))
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             inside = names.inside(body)
             yield from ((inside, statement) for statement in body.body)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpulayer_jupyter.export.bodies import Body, BodyReader
 from gpulayer_jupyter.export.import_names import MOST_KEPT, tree_of
-from gpulayer_jupyter.export.known_names import Names, Public
+from gpulayer_jupyter.export.known_names import Names, Public, at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,20 @@ class ModuleBodies:
         self._source = source
         self._public = public
         self._bodies: dict[str, Body] | None = None
-        tree, names = self._learn()
-        self.top = BodyReader(names).of(tree)
+        tree = tree_of(source.content)
+        parts = [at_once(statement) for statement in tree.body]
+        names = self._learn(tree, parts)
+        self.top = BodyReader(names).of_module(tree, parts)
         self.origins = names.origins
         self.defined = tuple(names.bodies)
         self.stars = names.stars
 
-    def _learn(self) -> tuple[ast.Module, Names]:
-        tree = tree_of(self._source.content)
+    def _learn(self, tree: ast.Module, parts: Sequence[Sequence[ast.AST]]) -> Names:
         package = self._name if self._source.is_package else self._name.rpartition(".")[0]
         names = Names(self._name, package, self._public)
-        for statement in tree.body:
-            names.learn(statement)
-        return tree, names
+        for statement, nodes in zip(tree.body, parts, strict=True):
+            names.learn(statement, nodes)
+        return names
 
     def public(self) -> list[str]:
         """The functions, classes and imports that `from module import *` passes on."""
@@ -63,7 +64,8 @@ class ModuleBodies:
         if name not in self.defined:
             return None
         if self._bodies is None:
-            _, names = self._learn()
+            tree = tree_of(self._source.content)
+            names = self._learn(tree, [at_once(statement) for statement in tree.body])
             reader = BodyReader(names)
             self._bodies = {own: reader.of(node) for own, node in names.bodies.items()}
         return self._bodies[name]
