@@ -16,7 +16,9 @@ endswith exists find format groupby head hist index info intersection is_dir is_
 item join joinpath lower lstrip max mean median memory_usage min named_parameters nelement notna nunique numel parameters plot
 prod quantile repeat replace_all resolve rsplit rstrip shape size sample_count split splitlines startswith state_dict std strip
 sum tail title to_csv to_dict to_html to_json to_markdown to_numpy to_parquet to_string tolist union unique upper value_counts var
-zfill read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob
+zfill read_text read_bytes as_posix relative_to with_suffix with_name iterdir glob savefig save_pretrained tofile to_clipboard to_excel
+to_feather to_hdf to_latex to_orc to_pickle to_sql to_stata to_xml write_csv write_excel write_html write_image write_ipc write_json
+write_ndjson write_parquet
 """
 PURE_METHODS = frozenset(_WORDS_PURE_METHODS.split())
 """Methods that leave their object as it is, in the libraries that notebooks use; every other one may change it."""

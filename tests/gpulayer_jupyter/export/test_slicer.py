@@ -189,6 +189,13 @@ def test_functions_that_only_look_are_not_called_again(function: str, stays: boo
     assert ("print(" not in text_of(export_after(cells, "model.x, SCALE, SEEN"))) is stays
 
 
+@pytest.mark.parametrize("call", ["to_pickle('a')", "to_sql('t', None)", "savefig('a.png')", "write_parquet('a')", "tofile('a')"])
+def test_an_object_that_was_written_to_a_file_needs_not_be_written_again(call: str) -> None:
+    main = text_of(export_after(["import tables\ndf = tables.read()", f"df.{call}"], "print(df)"))
+    assert "df = tables.read()" in main
+    assert call not in main
+
+
 def test_seeding_travels_only_to_what_draws() -> None:
     cells = ["import random\nrandom.seed(0)", "a = random.random()", "b = 1"]
     assert "seed" not in text_of(export_after(cells, "print(b)"))
