@@ -42,7 +42,7 @@ CASES: dict[str, tuple[list[str], set[str]]] = {
         {"1x2.direct", "1x2.warm", "zygote", "overhead"}
         | {f"stage.1x2.{launcher}.{stage}" for launcher in ("direct", "warm") for stage in STARTUP_STAGES},
     ),
-    "export": ([], {"first", "again", "unchanged"}),
+    "export": ([], {"cold", "first", "again", "unchanged"}),
     "http_calls": ([], {"cpu.urllib3", "cpu.http.client", "cpu.direct", "cpu.transport"}),
     "import_time": ([], {"import", "first_use"}),
     "log_throughput": ([], {"job_slowdown", "job_slowdown.buffered", "ingest"}),

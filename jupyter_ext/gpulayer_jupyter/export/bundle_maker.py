@@ -23,7 +23,7 @@ from gpulayer_jupyter.export.file_hints import file_hints
 from gpulayer_jupyter.export.forward_pass import KeptPass, no_star_names
 from gpulayer_jupyter.export.history import UNCLEAR
 from gpulayer_jupyter.export.installed_packages import package_versions
-from gpulayer_jupyter.export.local_modules import Loaded, LocalModules, find_local_modules, nothing_loaded
+from gpulayer_jupyter.export.local_modules import Loaded, LocalModules, ModuleSearch, nothing_loaded
 from gpulayer_jupyter.export.magic_lines import is_session_only
 from gpulayer_jupyter.export.missing_names import Missing
 from gpulayer_jupyter.export.pieces import Piece
@@ -125,14 +125,10 @@ def export_cell(
         _check_piece(history[index], in_own_cell=False)
     missing = _check_missing([*history, *cell], found, surroundings.bound, remote, own_from=len(history), left_out=chosen.left_out)
     sent = [history[index] for index in found.kept] + list(cell)
-    folders = list(dict.fromkeys([surroundings.folder, surroundings.started_in or surroundings.folder]))
-    modules = find_local_modules(
-        (node for piece in sent for node in piece.nodes),
-        roots=[*folders, *map(find_project, folders), *surroundings.own_folders],
-        module_path=surroundings.module_path,
-        folders=folders,
-        loaded=surroundings.loaded,
-    )
+    search = module_search(surroundings)
+    for _ in search.follow(node for piece in sent for node in piece.nodes):
+        pass
+    modules = search.found
     # A module of the user's may be called `main` or `cell` too.
     main = _free_name("main", modules)
     program = write_program(history, cell, found, futures=futures_of([*history, *cell]), main=main, body=_free_name("cell", modules))
@@ -160,6 +156,17 @@ def export_cell(
         piece.cell for piece in (history[index] for index in ran) if takes_time(piece) and surroundings.seconds_of(piece) is None
     )
     return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints, effects, tuple(untimed))
+
+
+def module_search(surroundings: Surroundings) -> ModuleSearch:
+    """A search for modules that lie beside the notebook, in its project, or where its user says that they belong to it."""
+    folders = list(dict.fromkeys([surroundings.folder, surroundings.started_in or surroundings.folder]))
+    return ModuleSearch(
+        roots=[*folders, *map(find_project, folders), *surroundings.own_folders],
+        module_path=surroundings.module_path,
+        folders=folders,
+        loaded=surroundings.loaded,
+    )
 
 
 def _names_altered(history: Sequence[Piece], surroundings: Surroundings, given: Sequence[str]) -> list[set[str]]:

@@ -337,6 +337,9 @@ class KeptPass:
         self._given: frozenset[str] = frozenset()
         self._pass = ForwardPass()
 
+    def __len__(self) -> int:
+        return len(self._pieces)
+
     def take(self, history: Sequence[Piece], star_names: Callable[[str], Iterable[str]], given: Collection[str] | None = None) -> None:
         """Go on to the end of this history from where the last one ended, or begin anew where it differs from that.
 

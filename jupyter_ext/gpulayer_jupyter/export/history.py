@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any
 
 from gpulayer.bundle.executing import executing_place
-from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export.fit_pieces import load_weights_piece, with_kept_fits
 from gpulayer_jupyter.export.forward_pass import KeptPass, no_star_names
 from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile
@@ -26,6 +25,7 @@ from gpulayer_jupyter.export.run_files import files_that_run
 UNCLEAR = "its cell raised before `%load_ext gpulayer`, and how far it had come is not known"
 _RUNS_OTHER_CELL = re.compile(r"\s*%%capture\b")
 """IPython runs the body as a cell inside the cell; it has been read with the outer one."""
+_PIECES_AT_ONCE = 20
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -80,6 +80,13 @@ class History:
             remote.update(read.remote)
         return found, remote
 
+    def read(self, transform: Transform) -> Iterator[None]:
+        """Read one run after the other, which `pieces` would do at once."""
+        for position, run in enumerate(self.runs):
+            if run.finished and not run.nothing_ran:
+                self._read_run(position, run, transform)
+                yield
+
     def _read_run(self, position: int, run: Run, transform: Transform) -> ReadCell:
         # A finished run never changes, and long sessions would read thousands of cells again at each submit.
         key = (run.raw, run.failed_line, len(run.afterwards))
@@ -98,7 +105,7 @@ class History:
 
 
 class HistoryRecorder:
-    """Keeps the `History` of one shell, read as far as it has run; `start` and `stop` register and remove its hooks.
+    """Keeps the `History` of one shell; `start` and `stop` register and remove its hooks.
 
     Args:
         shell: IPython's.
@@ -109,7 +116,6 @@ class HistoryRecorder:
         self.history = History(_runs_so_far(shell))
         self.kept = KeptPass()
         self._star_names = star_names
-        self._reads_ahead = True
         self._shell = shell
         self._open: list[Run] = []
         self._folder = FitFolder()
@@ -186,20 +192,24 @@ class HistoryRecorder:
             run.fits.bind(self._shell.user_ns)
             run.afterwards += [load_weights_piece(run.cell, 1, name, weights) for name, weights in run.fits.changed_since()]
         run.finished = True
-        self._read_ahead()
 
     def pieces(self, *, before: Run | None = None) -> tuple[list[Piece], dict[str, str]]:
         """The history's statements; see `History.pieces`."""
-        # Static transforms only: IPython's dynamic ones depend on what names are bound now, not when the cell ran.
-        return self.history.pieces(self._shell.input_transformer_manager.transform_cell, before=before)
+        return self.history.pieces(self._transform, before=before)
 
-    def _read_ahead(self) -> None:
-        """Read the cell that has run, in the moment after it: a submit that had to read a long session would keep its user waiting."""
-        if self._reads_ahead:
-            try:
-                self.kept.take(self.pieces()[0], self._star_names)
-            except (NotExportable, RecursionError, MemoryError):
-                self._reads_ahead = False  # each export says it, with its place
+    @property
+    def _transform(self) -> Transform:
+        # Static transforms only: IPython's dynamic ones depend on what names are bound now, not when the cell ran.
+        found: Transform = self._shell.input_transformer_manager.transform_cell
+        return found
+
+    def read(self) -> Iterator[None]:
+        """Read what has run, in small steps, and keep the forward pass over it: for a long session the whole takes a second."""
+        yield from self.history.read(self._transform)
+        pieces, _ = self.pieces()
+        for end in (*range(len(self.kept) + _PIECES_AT_ONCE, len(pieces), _PIECES_AT_ONCE), len(pieces)):
+            self.kept.take(pieces[:end], self._star_names)
+            yield
 
 
 def _write(content: bytes | Path, file: Path) -> None:

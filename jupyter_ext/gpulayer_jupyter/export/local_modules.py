@@ -61,24 +61,26 @@ def find_local_modules(
     folders: Sequence[Path],
     loaded: Loaded = nothing_loaded,
 ) -> LocalModules:
-    """Follow the imports of these statements.
+    """Follow the imports of these statements; see `ModuleSearch`."""
+    search = ModuleSearch(roots=roots, module_path=module_path, folders=folders, loaded=loaded)
+    for _ in search.follow(statements):
+        pass
+    return search.found
+
+
+class ModuleSearch:
+    """Finds the local modules that statements import, and those that these import in turn.
 
     Args:
-        statements: what runs.
         roots: folders below which a module counts as local.
         module_path: `sys.path` of the kernel.
         folders: the kernel's working directory, and the one that it started in: entries like ".." and "" are read against both.
         loaded: what the kernel has imported.
     """
-    search = _Search([root.resolve() for root in roots], module_path, folders, loaded)
-    for statement in statements:
-        for name in imported_by_statement(statement):
-            search.add(name)
-    return search.found
 
-
-class _Search:
-    def __init__(self, roots: Sequence[Path], module_path: Sequence[str], folders: Sequence[Path], loaded: Loaded) -> None:
+    def __init__(
+        self, *, roots: Sequence[Path], module_path: Sequence[str], folders: Sequence[Path], loaded: Loaded = nothing_loaded
+    ) -> None:
         self.found = LocalModules()
         self._seen: set[str] = set()
         self._entries: list[str] = []
@@ -97,9 +99,15 @@ class _Search:
         self._entries.extend(str(folder.resolve()) for folder in folders)
         self._entries = list(dict.fromkeys(self._entries))
         # `sys.path.append("..")` is a person saying that the folder above belongs to the notebook.
-        self._roots = [*roots, *relative]
+        self._roots = [*(root.resolve() for root in roots), *relative]
 
-    def add(self, dotted: str) -> None:
+    def follow(self, statements: Iterable[ast.AST]) -> Iterator[str]:
+        """Put what these statements import into `found`; gives the name of each module that it has looked at."""
+        for statement in statements:
+            for name in imported_by_statement(statement):
+                yield from self._add(name)
+
+    def _add(self, dotted: str) -> Iterator[str]:
         """Take a module, the packages above it, and what they import."""
         pending = [dotted]
         while pending:
@@ -118,6 +126,7 @@ class _Search:
                     continue
                 self._seen.add(part)
                 pending.extend(self._take(part, spec))
+                yield part
 
     def _find(self, name: str, locations: list[str] | None) -> importlib.machinery.ModuleSpec | None:
         # A package is asked for with each of its modules.

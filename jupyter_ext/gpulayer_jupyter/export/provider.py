@@ -18,17 +18,19 @@ from gpulayer.bundle.executing import Position, executing_place
 from gpulayer.bundle.source_provider import Source
 from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export.accepting import also_ran, check_accepted
-from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell
+from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell, module_search
 from gpulayer_jupyter.export.choices import NO_CHOICES, Choices, remembered_by
 from gpulayer_jupyter.export.history import HistoryRecorder, Run
 from gpulayer_jupyter.export.installed_packages import entries_by_hand
 from gpulayer_jupyter.export.pieces import Piece, read_cell
+from gpulayer_jupyter.export.reading_ahead import ReadingAhead
 from gpulayer_jupyter.export.run_files import files_that_run
 from gpulayer_jupyter.export.statement_times import StatementTimes
 from gpulayer_jupyter.refusals import shown
 
 _recorders: WeakKeyDictionary[Any, HistoryRecorder] = WeakKeyDictionary()
 _times: WeakKeyDictionary[Any, StatementTimes] = WeakKeyDictionary()
+_readings: WeakKeyDictionary[Any, ReadingAhead] = WeakKeyDictionary()
 
 
 def recorder_of(shell: Any) -> HistoryRecorder:
@@ -39,7 +41,14 @@ def recorder_of(shell: Any) -> HistoryRecorder:
         recorder.start()
         _times[shell] = StatementTimes(shell, recorder)
         _times[shell].start()
+        _readings[shell] = ReadingAhead(shell, recorder, lambda: module_search(_surroundings(shell, recorder)))
+        _readings[shell].start()
     return recorder
+
+
+def reading_of(shell: Any) -> ReadingAhead:
+    """What reads ahead in this shell, which has a recorder."""
+    return _readings[shell]
 
 
 def stop_recording(shell: Any) -> None:
@@ -47,9 +56,8 @@ def stop_recording(shell: Any) -> None:
     recorder = _recorders.pop(shell, None)
     if recorder is not None:
         recorder.stop()
-    times = _times.pop(shell, None)
-    if times is not None:
-        times.stop()
+        _times.pop(shell).stop()
+        _readings.pop(shell).stop()
 
 
 def export_magic_cell(
@@ -135,7 +143,19 @@ def _export(
         # What stands above the statement that asks has run, as earlier cells have.
         ran = [piece for piece in cell if piece.begins_by(through)]
         pieces, cell = [*pieces, *(run.with_fits(ran[:-1]) if run is not None else ran[:-1])], ran[-1:]
-    surroundings = Surroundings(
+    surroundings = _surroundings(shell, recorder)
+    choices = replace(choices, accepted=frozenset(remembered_by(shell).accepted))
+    try:
+        recorder.kept.take(ran_before, _star_names, given)
+        return export_cell(pieces, cell, surroundings, remote=remote, choices=choices, added=added, given=given)
+    except RecursionError:
+        deepest = max([*pieces, *cell], key=lambda piece: _depth(piece.node))
+        place = deepest.place()
+        raise NotExportable(f"{place[:1].upper()}{place[1:]}: the statement is nested too deep to be looked at.", fix="Split it.") from None
+
+
+def _surroundings(shell: Any, recorder: HistoryRecorder) -> Surroundings:
+    return Surroundings(
         bound=frozenset(shell.user_ns),
         folder=Path.cwd(),
         started_in=Path(shell.starting_dir),
@@ -146,14 +166,6 @@ def _export(
         seconds_of=_times[shell].lookup(),
         kept=recorder.kept,
     )
-    choices = replace(choices, accepted=frozenset(remembered_by(shell).accepted))
-    try:
-        recorder.kept.take(ran_before, _star_names, given)
-        return export_cell(pieces, cell, surroundings, remote=remote, choices=choices, added=added, given=given)
-    except RecursionError:
-        deepest = max([*pieces, *cell], key=lambda piece: _depth(piece.node))
-        place = deepest.place()
-        raise NotExportable(f"{place[:1].upper()}{place[1:]}: the statement is nested too deep to be looked at.", fix="Split it.") from None
 
 
 def _depth(node: ast.AST) -> int:

@@ -48,7 +48,7 @@ def slice_pieces(
         given: paths of files that travel as they are.
         kept: the pass over what the kernel has run, where the history begins with that.
     """
-    flow = (kept or KeptPass()).over(history, star_names, given)
+    flow = (KeptPass() if kept is None else kept).over(history, star_names, given)
     pieces = (*history, *cell)
     for piece in cell:
         flow.add(piece)
