@@ -11,32 +11,32 @@ import ast
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.scopes import bound_in
-from gpulayer_jupyter.export.usage import How, UsageReader
+from gpulayer_jupyter.export.usage import Usage, UsageReader
 
 _CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """One reading of a global name.
+class Use(Usage):
+    """One reading of a global name; of a module that a function imports for itself the name is `inner_import` of it.
 
     Args:
-        path: the attributes asked of it, as far as they are plain: `np.random.seed` is ("random", "seed").
-        callee: for an argument, the dotted name that is called; empty when it is no plain global name.
         line: in the parsed text.
         later: when a function made here is called, not when the statement runs.
         soft: nobody minds when the name is not bound (class scope, annotations).
     """
 
-    name: str
-    how: How
-    path: tuple[str, ...] = ()
-    callee: tuple[str, ...] = ()
+    name: str = ""
     line: int = 0
     later: bool = False
     soft: bool = False
-    result_used: bool = True
+
+
+def inner_import(origin: str) -> str:
+    """What stands for a name that a function's own import binds, which no cell can bind."""
+    return f"<import {origin}>"
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class Effects:
     deletes: set[str] = field(default_factory=set)
     origins: dict[str, str] = field(default_factory=dict)  # imported name → dotted origin
     modules: set[str] = field(default_factory=set)  # of these, the ones bound by `import`
+    inner_imports: dict[str, tuple[str, bool]] = field(default_factory=dict)  # `inner_import` → dotted origin, whether it is a module
     star_imports: list[str] = field(default_factory=list)
     star_is_unknown: bool = False  # what a star import of this statement binds is not known
     awaits_at: int | None = None
@@ -88,6 +89,7 @@ class _Scope:
     bound: set[str]
     globals: set[str]
     surely: set[str] = field(default_factory=set)  # of a class: what it has bound by now
+    imported: dict[str, str] = field(default_factory=dict)  # what its own imports have bound → `inner_import`
 
 
 class _Visitor(UsageReader, ast.NodeVisitor):
@@ -131,12 +133,22 @@ class _Visitor(UsageReader, ast.NodeVisitor):
                 return False, False
         return True, False
 
+    def _global_name(self, name: str) -> str | None:
+        if self._is_global(name)[0]:
+            return name
+        for scope in reversed(self._scopes):
+            if name in scope.imported:
+                return scope.imported[name]
+            if name in scope.bound:
+                break
+        return None
+
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             self._read(node)
         elif isinstance(node.ctx, ast.Del) and not self._scopes:
             self.effects.deletes.add(node.id)
-            self._add(node, "read")
+            self._add(node.id, node, Usage("read"))
         elif self._scopes and any(node.id in scope.globals for scope in self._scopes[-1:]):
             self._bind_from_inside(node.id)
         elif self._scopes and self._scopes[-1].is_class and isinstance(node.ctx, ast.Store) and self._is_straight(node):
@@ -156,33 +168,13 @@ class _Visitor(UsageReader, ast.NodeVisitor):
 
     def _read(self, node: ast.Name) -> None:
         is_global, perhaps = self._is_global(node.id)
-        if not is_global:
-            return
-        how, path, callee, result_used = self._classify(node)
-        self._add(node, how, path, callee, soft=perhaps or node.id in self._walruses, result_used=result_used)
+        name = node.id if is_global else self._global_name(node.id)
+        if name is not None:
+            self._add(name, node, self._classify(node), soft=perhaps or node.id in self._walruses or name != node.id)
 
-    def _add(
-        self,
-        node: ast.Name,
-        how: How,
-        path: tuple[str, ...] = (),
-        callee: tuple[str, ...] = (),
-        *,
-        soft: bool = False,
-        result_used: bool = True,
-    ) -> None:
-        self.effects.uses.append(
-            Use(
-                name=node.id,
-                how=how,
-                path=path,
-                callee=callee,
-                line=node.lineno,
-                later=self._later > 0,
-                soft=soft or self._soft > 0,
-                result_used=result_used,
-            )
-        )
+    def _add(self, name: str, node: ast.Name, usage: Usage, *, soft: bool = False) -> None:
+        facts = (usage.how, usage.path, usage.callee, usage.result_used, usage.chained, usage.inside)
+        self.effects.uses.append(Use(*facts, name=name, line=node.lineno, later=self._later > 0, soft=soft or self._soft > 0))
 
     # ---- statements and scopes
 
@@ -200,26 +192,59 @@ class _Visitor(UsageReader, ast.NodeVisitor):
         if isinstance(node.target, ast.Name):
             is_global, perhaps = self._is_global(node.target.id)
             if is_global:
-                self._add(node.target, "changed", soft=perhaps)
+                self._add(node.target.id, node.target, Usage("changed"), soft=perhaps)
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:
-        if self._scopes:
-            return
         for alias in node.names:
             bound = alias.asname or alias.name.partition(".")[0]
-            self.effects.origins[bound] = alias.name if alias.asname else bound
-            self.effects.modules.add(bound)
+            origin = alias.name if alias.asname else bound
+            if self._scopes:
+                self._import_inside(bound, origin, is_module=True)
+            else:
+                self.effects.origins[bound] = origin
+                self.effects.modules.add(bound)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if self._scopes:
-            return
         module = "." * node.level + (node.module or "")
         for alias in node.names:
-            if alias.name == "*":
+            if self._scopes:
+                self._import_inside(alias.asname or alias.name, f"{module}.{alias.name}", is_module=False)
+            elif alias.name == "*":
                 self.effects.star_imports.append(module)
             else:
                 self.effects.origins[alias.asname or alias.name] = f"{module}.{alias.name}"
+
+    def _import_inside(self, bound: str, origin: str, *, is_module: bool) -> None:
+        if bound not in self._scopes[-1].globals:
+            self._scopes[-1].imported[bound] = inner_import(origin)
+            self.effects.inner_imports[inner_import(origin)] = origin, is_module
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        given = [*node.args, *(keyword.value for keyword in node.keywords)] if called in libraries.CALL_ARGUMENTS else []
+        # Who is known to call what it is given does so here, which counts besides what the function would do later.
+        for function in (node.func, *given):
+            if isinstance(function, ast.Lambda):
+                self._enter_function(function, [function.body], at_once=True)
+        if called in ("eval", "exec") and isinstance(node.func, ast.Name):
+            self._visit_text(node)
+
+    def _visit_text(self, node: ast.Call) -> None:
+        """`eval("log.append(1)")`: what the text does, where it is written down."""
+        match node.args:
+            case [ast.Constant(value=str(text))]:
+                try:
+                    tree = ast.parse(text.strip())
+                except (SyntaxError, ValueError, RecursionError, MemoryError):
+                    return  # running it says what is wrong
+                for inner in ast.walk(tree):
+                    if hasattr(inner, "lineno"):
+                        inner.lineno = node.lineno
+                self._learn_parents(tree)
+                for statement in tree.body:
+                    self.visit(statement)
 
     def _annotation(self, node: ast.expr | None) -> None:
         if node is not None:
@@ -245,7 +270,13 @@ class _Visitor(UsageReader, ast.NodeVisitor):
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._enter_function(node, [node.body])
 
-    def _enter_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: list[ast.stmt] | list[ast.expr]) -> None:
+    def _enter_function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        body: list[ast.stmt] | list[ast.expr],
+        *,
+        at_once: bool = False,
+    ) -> None:
         arguments = node.args
         for default in (*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)):
             self.visit(default)
@@ -258,12 +289,12 @@ class _Visitor(UsageReader, ast.NodeVisitor):
         bound, declared = bound_in(body)
         type_names = {parameter.name for parameter in getattr(node, "type_params", ())}
         self._scopes.append(_Scope(False, bound | {argument.arg for argument in names} | type_names, declared))
-        self._later += 1
+        self._later += not at_once
         self._functions += 1
         for inner in body:
             self.visit(inner)
         self._functions -= 1
-        self._later -= 1
+        self._later -= not at_once
         self._scopes.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:

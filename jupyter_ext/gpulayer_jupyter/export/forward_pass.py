@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from operator import is_
 
 from gpulayer_jupyter.export import libraries
+from gpulayer_jupyter.export.class_bodies import changes_when_read, shares_state
 from gpulayer_jupyter.export.effects import Effects, Use, effects_of
 from gpulayer_jupyter.export.file_flow import FileFlow
 from gpulayer_jupyter.export.forking import forked
 from gpulayer_jupyter.export.missing_names import unbound_uses
 from gpulayer_jupyter.export.patches import Patches, roots_of
 from gpulayer_jupyter.export.pieces import Piece
-from gpulayer_jupyter.export.quiet_functions import quiet_uses
+from gpulayer_jupyter.export.quiet_functions import quiet_uses, returned_names
 from gpulayer_jupyter.export.values import Value, Values
 
 
@@ -87,6 +88,8 @@ class ForwardPass:
         index = len(self.steps)
         step = Step(effects_of(piece.node) if piece.run is None else piece.run.effects())
         effects = step.effects
+        for name, (origin, is_module) in effects.inner_imports.items():
+            self.values.setdefault(name, Value(defs=[], kind="module" if is_module else "imported", origin=origin))
         at_once = [use for use in effects.uses if not use.later]
         step.unbound = unbound_uses(effects, self.values)
         step.later_reads = {use.name for use in effects.uses if use.later}
@@ -113,9 +116,9 @@ class ForwardPass:
         for needed in self.files.add(index, piece.nodes, step.depends):
             step.depends.add(needed)
             step.depends_at_once.add(needed)
-        changed = {use.name for use in (*at_once, *calls) if self.values.may_change(use)} | {
-            name for use in (*at_once, *calls) for name in self._later_binds(use)
-        }
+        changed = {use.name for use in (*at_once, *calls) if self.values.may_change(use)}
+        for use in (*at_once, *calls):
+            changed |= self._later_binds(use) | (self.values.handed_out(use) & self.values.keys())
         mode_of = _sets_mode(piece.node)
         if mode_of in self._restored:  # else nobody knows that it is a model
             step.depends -= self._restored[mode_of]
@@ -284,10 +287,14 @@ class ForwardPass:
             if value is not None and value.kind == "value" and not value.atom:
                 objects |= value.objects
         atoms = self.values.atoms_of(node)
+        fickle, part_of, returns = self.values.is_fickle(node), self.values.part_of(node), returned_names(node)
         for name in effects.binds | effects.may_bind:
             made = Value(defs=[index], objects=set(objects), later=later, later_binds=later_binds, families=families, roots=roots)
             made.atom = name in atoms
             made.container = self.values.is_container(node)
+            made.fickle = fickle
+            made.part_of = part_of
+            made.returns = returns
             if name in effects.origins:
                 made.kind = "module" if name in effects.modules else "imported"
                 made.origin = effects.origins[name]
@@ -300,6 +307,9 @@ class ForwardPass:
                 made.stateful = self.values.is_stateful(node)
             elif isinstance(node, ast.ClassDef):
                 made.kind = "class"
+                bases = [self.values[use.name] for use in at_once if use.how == "base" and use.name in self.values]
+                made.stateful = shares_state(node) or any(base.stateful for base in bases)
+                made.fickle = changes_when_read(node) or any(base.fickle for base in bases)
             if made.atom:
                 made.objects, made.later, made.later_binds, made.families = set(), frozenset(), frozenset(), frozenset()
             self.values[name] = self._joined(name, made, index, certain=name in effects.binds)
@@ -326,6 +336,9 @@ class ForwardPass:
             made.atom = made.atom and before.atom
             made.container = made.container and before.container
             made.stateful |= before.stateful
+            made.fickle |= before.fickle
+            made.returns |= before.returns
+            made.part_of |= before.part_of
         return made
 
 

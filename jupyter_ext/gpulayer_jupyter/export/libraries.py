@@ -19,7 +19,7 @@ all any dict frozenset list max min set sorted sum tuple enumerate zip
 _USE_UP = frozenset(_WORDS_USE_UP.split())
 """They leave a list as it is, but use up an iterator."""
 
-CALL_ARGUMENTS = frozenset({"map", "sorted", "min", "max", "reduce", "list", "tuple", "sum", "any", "all", "set", "dict"})
+CALL_ARGUMENTS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "list", "tuple", "sum", "any", "all", "set", "dict"})
 """They call functions that they are given, or go through iterators that call some."""
 
 _WORDS_ATOM_MAKERS = """
@@ -32,7 +32,17 @@ _PURE_PREFIXES = (
     "collections.", "functools.", "pathlib.", "os.path.", "dataclasses.", "typing.", "torch.", "numpy.", "IPython.display.",
 )  # fmt: skip
 _MAY_CHANGE = ("numpy.random.", "torch.nn.utils.", "torch.ao.", "torch.quantization.", "torch.fx.")
-_NUMPY_CHANGES = frozenset(f"numpy.{name}" for name in ("copyto", "fill_diagonal", "place", "put", "putmask", "put_along_axis"))
+_WORDS_CHANGE = """
+numpy.copyto numpy.fill_diagonal numpy.place numpy.put numpy.putmask numpy.put_along_axis operator.setitem operator.delitem
+operator.iadd operator.iand operator.iconcat operator.ifloordiv operator.ilshift operator.imatmul operator.imod operator.imul operator.ior
+operator.ipow operator.irshift operator.isub operator.itruediv operator.ixor functools.update_wrapper
+"""
+_CHANGE = frozenset(_WORDS_CHANGE.split())
+_WORDS_CHANGING_METHODS = """
+add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate setdefault sort subtract update
+"""
+CHANGING_METHODS = frozenset(_WORDS_CHANGING_METHODS.split())
+"""Of lists, dicts, sets and the like."""
 _WORDS_QUIET = """
 matplotlib seaborn plotly os shutil subprocess time pathlib pprint IPython webbrowser gc threading builtins
 """
@@ -53,7 +63,9 @@ RANDOM_FAMILIES = frozenset({"random", "numpy", "torch"})
 def leaves_arguments(callee: str) -> bool:
     """Whether a library function is known to leave what it is given as it is."""
     last = callee.rpartition(".")[2]
-    if callee.startswith(_MAY_CHANGE) or callee in _NUMPY_CHANGES or last == "at":
+    if callee.startswith(_MAY_CHANGE) or callee in _CHANGE or last == "at":
+        return False
+    if callee.startswith("collections.") and last in CHANGING_METHODS:
         return False
     if callee.startswith("torch.") and (last.endswith("_") or callee.startswith("torch.autograd")):
         return False

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.effects import Use
+from gpulayer_jupyter.export.libraries import CHANGING_METHODS
 from gpulayer_jupyter.export.values import Values
 
 _WORDS_SELF_CONTAINED = """
@@ -38,6 +39,7 @@ class Patches:
             own_later: what the functions in it would do.
         """
         changed = {root_of(use.name, values) for use in uses if _changes(use, values)} - {""}
+        changed |= frozenset[str]().union(*(_modules_changed(use, values) for use in uses))
         if not changed:
             return
         later = set(own_later)
@@ -54,10 +56,23 @@ class Patches:
 
     def seen_by(self, roots: Collection[str]) -> Iterator[int]:
         """The statements whose change somebody may notice who uses these libraries."""
-        unknown = any(root not in _SELF_CONTAINED and root not in sys.stdlib_module_names for root in roots)
+        unknown = not all(map(_is_known, roots))
         for changed, indices in self._of.items():
             if changed in roots or (unknown and changed not in ("matplotlib", "seaborn", "plotly", "pandas", "IPython")):
                 yield from indices
+
+
+def _is_known(root: str) -> bool:
+    return root in _SELF_CONTAINED or root in sys.stdlib_module_names
+
+
+def _modules_changed(use: Use, values: Values) -> set[str]:
+    """The modules, perhaps the user's own, one of whose objects this changes: what `settings.TABLE["k"] = 1` does under other names."""
+    if use.name not in values or not (use.how == "changed" or (use.how == "method" and use.path[-1:] and use.path[-1] in CHANGING_METHODS)):
+        return set()
+    value = values[use.name]
+    own = {value.origin.partition(".")[0]} if value.kind == "imported" and value.origin else set()
+    return {root for root in value.part_of | own if not _is_known(root)}
 
 
 def root_of(name: str, values: Values) -> str:

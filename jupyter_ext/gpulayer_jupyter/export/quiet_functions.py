@@ -32,12 +32,34 @@ def quiet_uses(node: ast.stmt) -> tuple[Use, ...] | None:
     return _known[node]
 
 
+def returned_names(node: ast.stmt) -> frozenset[str]:
+    """The global names whose values a function or a named lambda may hand out as they are."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        own = bound_in(node.body)[0] | _arguments(node.args)
+        given = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+        own = _arguments(node.value.args)
+        given = [node.value.body]
+    else:
+        return frozenset()
+    found: set[str] = set()
+    for value in given:
+        while isinstance(value, (ast.Attribute, ast.Subscript)):
+            value = value.value
+        if isinstance(value, ast.Name):
+            found.add(value.id)
+    return frozenset(found - own)
+
+
+def _arguments(arguments: ast.arguments) -> set[str]:
+    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return {argument.arg for argument in given if argument is not None}
+
+
 def _read(node: ast.FunctionDef) -> tuple[Use, ...] | None:
     if any(isinstance(inner, _DOES_MORE) for statement in node.body for inner in ast.walk(statement)):
         return None
-    arguments = node.args
-    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    own = bound_in(node.body)[0] | {argument.arg for argument in given if argument is not None}
+    own = bound_in(node.body)[0] | _arguments(node.args)
     uses = [use for statement in node.body for use in effects_of(statement).uses]
     for use in uses:
         own_callee = use.how == "argument" and (not use.callee or use.callee[0] in own)

@@ -6,9 +6,31 @@ Pure. Runs in the kernel.
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Literal
 
 How = Literal["read", "called", "method", "argument", "changed", "iterated", "base"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How one reading of a name is used.
+
+    Args:
+        path: the attributes asked of it, as far as they are plain: `np.random.seed` is ("random", "seed").
+        callee: for an argument, the dotted name that is called; empty when it is no plain global name.
+        result_used: of a call: it is not a statement by itself.
+        chained: of a call: something is called on its result, or stored into that.
+        inside: a part of it is asked for, by attribute or subscript.
+    """
+
+    how: How
+    path: tuple[str, ...] = ()
+    callee: tuple[str, ...] = ()
+    result_used: bool = True
+    chained: bool = False
+    inside: bool = False
+
 
 _WORDS_PURE_METHODS = """
 abs all any argmax argmin argsort astype capitalize casefold copy corr count describe difference dim dot duplicated encode decode
@@ -31,6 +53,8 @@ VIEW_METHODS = frozenset(_WORDS_VIEW_METHODS.split())
 
 _HAND_OUT_PARTS = frozenset({"parameters", "named_parameters", "state_dict", "find"})
 """Pure methods whose result shares what it holds with the object."""
+_TAKEN = frozenset({"file", "generator", "rng"})
+"""Keywords whose value receives something or gives random numbers, even where the function leaves its other arguments alone."""
 _WORDS_LOOK = "print len str int float repr abs sum max min round format isinstance type"
 _LOOKS = frozenset((name,) for name in _WORDS_LOOK.split())
 
@@ -47,14 +71,18 @@ class UsageReader:
     """
 
     def __init__(self, statement: ast.stmt) -> None:
-        self._parents = {child: parent for parent in ast.walk(statement) for child in ast.iter_child_nodes(parent)}
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._learn_parents(statement)
         self._later = 0  # inside how many functions
 
-    def _is_global(self, name: str) -> tuple[bool, bool]:
-        """Whether a reading here reaches the globals, and whether only perhaps."""
+    def _learn_parents(self, tree: ast.AST) -> None:
+        self._parents.update({child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)})
+
+    def _global_name(self, name: str) -> str | None:
+        """The global name that a reading here reaches, or what stands for a function's own import; None for its other names."""
         raise NotImplementedError
 
-    def _classify(self, name: ast.Name) -> tuple[How, tuple[str, ...], tuple[str, ...], bool]:
+    def _classify(self, name: ast.Name) -> Usage:
         path: list[str] = []
         plain = True
         node: ast.AST = name
@@ -66,25 +94,35 @@ class UsageReader:
                 else:
                     plain = False
                 if not isinstance(parent.ctx, ast.Load):
-                    return "changed", tuple(path), (), False
+                    return Usage("changed", tuple(path), result_used=False)
             elif isinstance(parent, ast.Call) and parent.func is node:
                 last = node.attr if isinstance(node, ast.Attribute) else None
                 if self._is_stored_into(parent):
-                    return "changed", (*path, "()"), (), False  # `getcontext().prec = 12`
+                    return Usage("changed", (*path, "()"), result_used=False)  # `getcontext().prec = 12`
                 if node is name:
-                    return "called", (), (), self._result_used(parent)
+                    return Usage("called", result_used=self._result_used(parent), chained=self._is_called_on(parent))
                 if last in VIEW_METHODS:
                     plain = False
                 elif last in PURE_METHODS:
                     hands_out = last in _HAND_OUT_PARTS and self._loop_changes(self._parents.get(parent), parent)
-                    return "changed" if hands_out else "read", tuple(path), (), True
+                    return Usage("changed" if hands_out else "read", tuple(path), inside=True)
                 else:
-                    return "method", tuple(path), (), self._result_used(parent)
+                    return Usage("method", tuple(path), result_used=self._result_used(parent), chained=self._is_called_on(parent))
             else:
                 break
             node, parent = parent, self._parents.get(parent)
         how, callee = self._outside(node, parent)
-        return "method" if how == "called" and path else how, tuple(path), callee, True
+        return Usage("method" if how == "called" and path else how, tuple(path), callee, inside=node is not name)
+
+    def _is_called_on(self, call: ast.Call) -> bool:
+        """Whether a method is called on what a call gives: `current().append(1)`."""
+        node: ast.AST = call
+        parent = self._parents.get(node)
+        while isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node:
+            node, parent = parent, self._parents.get(parent)
+        if not (isinstance(parent, ast.Call) and parent.func is node and isinstance(node, ast.Attribute)):
+            return False
+        return node.attr not in PURE_METHODS and (node.attr not in VIEW_METHODS or self._is_called_on(parent))
 
     def _is_stored_into(self, call: ast.AST) -> bool:
         node, parent = call, self._parents.get(call)
@@ -117,8 +155,8 @@ class UsageReader:
     def _may_change_part(self, node: ast.Name) -> bool:
         if not isinstance(node.ctx, ast.Load):
             return isinstance(self._parents.get(node), ast.AugAssign)
-        how, _, callee, _ = self._classify(node)
-        return how in ("method", "changed", "called") or (how == "argument" and callee[-1:] not in _LOOKS)
+        usage = self._classify(node)
+        return usage.how in ("method", "changed", "called") or (usage.how == "argument" and usage.callee[-1:] not in _LOOKS)
 
     def _outside(self, node: ast.AST, parent: ast.AST | None) -> tuple[How, tuple[str, ...]]:
         """How the value of a chain is used by what stands around it."""
@@ -127,12 +165,17 @@ class UsageReader:
                 return "changed", ()  # unpacking an iterator uses it up
             if isinstance(parent, ast.keyword) and parent.arg == "out":
                 return "changed", ()  # NumPy and torch write their result into it
+            if isinstance(parent, ast.keyword) and (parent.arg in _TAKEN or (parent.arg == "random_state" and isinstance(node, ast.Name))):
+                return "argument", ()  # whatever is called writes into it or draws from it
             node, parent = parent, self._parents.get(parent)
         if isinstance(parent, ast.Call):
             outer = self._parents.get(parent)
             if (isinstance(outer, ast.Call) and outer.func is parent) or self._is_stored_into(parent):
                 return "changed", ()  # `getattr(x, "append")(1)`, `vars(x)["n"] = 1`
             return "argument", self._dotted(parent.func)
+        if isinstance(parent, ast.Compare) and node in parent.comparators and isinstance(node, ast.Name):
+            at = parent.comparators.index(node)
+            return ("iterated" if isinstance(parent.ops[at], (ast.In, ast.NotIn)) else "read"), ()
         if isinstance(parent, ast.ClassDef) and node in parent.bases:
             return "base", ()  # its metaclass or `__init_subclass__` runs
         if isinstance(parent, (*_FUNCTIONS, ast.ClassDef)) and node in getattr(parent, "decorator_list", ()):
@@ -160,6 +203,5 @@ class UsageReader:
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
-        if isinstance(node, ast.Name) and self._is_global(node.id)[0]:
-            return (node.id, *reversed(parts))
-        return ()
+        name = self._global_name(node.id) if isinstance(node, ast.Name) else None
+        return (name, *reversed(parts)) if name is not None else ()

@@ -12,6 +12,8 @@ from typing import Literal
 from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.effects import Use
 
+_SETTERS = (("setattr",), ("delattr",))
+_DEFAULTDICT = "collections.defaultdict"
 Kind = Literal["module", "imported", "def", "class", "value"]
 
 
@@ -29,7 +31,10 @@ class Value:
         roots: libraries that it was made with.
         atom: a number, text or the like: nothing can change it in place.
         container: a list, dict or the like, which going through it does not use up.
-        stateful: of a function: a default value keeps what calls leave in it.
+        stateful: of a function: a default value keeps what calls leave in it; of a class: its objects share something.
+        fickle: of an object: looking up a part of it may change it; of a class: of its objects.
+        returns: of a function: global names whose values it hands out.
+        part_of: modules of nobody knows whom whose own objects it may be.
         quiet: of a function: what it does with what it is given and with global names; None where it may change that.
     """
 
@@ -44,6 +49,9 @@ class Value:
     atom: bool = False
     container: bool = False
     stateful: bool = False
+    fickle: bool = False
+    returns: frozenset[str] = frozenset()
+    part_of: frozenset[str] = frozenset()
     quiet: tuple[Use, ...] | None = None
 
 
@@ -76,7 +84,7 @@ class Values(dict[str, Value]):
 
     def may_run(self, use: Use) -> bool:
         if use.how == "read":
-            return False
+            return self._changes_when_read(use)
         if use.how != "argument" or not self.leaves_arguments(use.callee):
             return True
         return use.callee[-1] in libraries.CALL_ARGUMENTS
@@ -99,8 +107,10 @@ class Values(dict[str, Value]):
 
     def may_change(self, use: Use) -> bool:
         value = self.get(use.name)
-        if value is None or value.atom or use.how == "read":
+        if value is None or value.atom:
             return False
+        if use.how == "read":
+            return self._changes_when_read(use)
         if use.how == "changed":
             return value.kind in ("value", "imported") or bool(use.path)
         if use.how == "iterated":
@@ -108,6 +118,8 @@ class Values(dict[str, Value]):
         if use.how == "base":
             return False
         if use.how == "argument":
+            if value.kind in ("def", "class") and use.callee in _SETTERS and use.callee[0] not in self:
+                return True
             if value.kind in ("module", "def", "class"):
                 return value.stateful and self.may_run(use)
             single = use.callee[0] if len(use.callee) == 1 and use.callee[0] not in self else ""
@@ -116,7 +128,45 @@ class Values(dict[str, Value]):
             return use.how == "method" and not use.result_used and not libraries.only_shows(self.dotted(use) or "")
         if value.kind == "imported":
             return use.how == "method" and not use.result_used
+        if value.kind == "class" and use.how == "called":
+            return value.stateful and (use.chained or not use.result_used)
         return value.kind == "value" or use.how == "method" or value.stateful
+
+    def _changes_when_read(self, use: Use) -> bool:
+        value = self.get(use.name)
+        return use.inside and value is not None and value.fickle and value.kind == "value"
+
+    def handed_out(self, use: Use) -> frozenset[str]:
+        """The names whose values a call hands out to whoever calls a method on its result."""
+        value = self.get(use.name)
+        return value.returns if value is not None and use.chained else frozenset()
+
+    def is_fickle(self, node: ast.stmt) -> bool:
+        """Whether the statement binds an object that looking at may change."""
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            return False
+        made = node.value.func if isinstance(node.value, ast.Call) else node.value
+        if isinstance(made, ast.Name) and made.id in self:
+            known = self[made.id]
+            wanted = "value" if made is node.value else "class"
+            return (known.fickle and known.kind == wanted) or (known.origin == _DEFAULTDICT and made is not node.value)
+        return isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name) and self._origin_of(made) == _DEFAULTDICT
+
+    def _origin_of(self, node: ast.Attribute) -> str:
+        value = self.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        return f"{value.origin}.{node.attr}" if value is not None and value.origin else ""
+
+    def part_of(self, node: ast.stmt) -> frozenset[str]:
+        """The modules whose own objects the names that this statement binds stand for: `table = settings.TABLE`."""
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            return frozenset()
+        root = node.value
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        value = self.get(root.id) if isinstance(root, ast.Name) else None
+        if value is None or (root is node.value and value.kind == "module"):
+            return frozenset()
+        return value.part_of | ({value.origin.partition(".")[0]} if value.origin else frozenset())
 
     def is_stateful(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Whether what a default value holds can be changed by a call, or by what the call calls."""
