@@ -8,9 +8,11 @@ QUICK ?= --quick
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 IN_LAB := cd labextension && export PATH="$(CURDIR)/$(BIN):$$PATH" &&
+# A test run starts some hundred programs; each would compile what it imports for itself where compiled files are not kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test dev lint types imports web browser matrix docs soak bench references clean
+.PHONY: help demo lab test dev lint types imports web weblint jest browser matrix docs soak bench references clean
 
 help: ## What can be run
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -64,8 +66,13 @@ labextension/ui-tests/node_modules/.ready: labextension/ui-tests/package.json la
 	@cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm install --immutable >"$(CURDIR)/$(VENV)/jlpm-ui.log" 2>&1 || { cat "$(CURDIR)/$(VENV)/jlpm-ui.log" >&2; exit 1; }
 	@touch $@
 
-web: $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## The browser's part: types, lint and jest
-	@$(IN_LAB) jlpm lint && jlpm test
+web: weblint jest ## The browser's part: types, lint and jest
+
+weblint: $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready
+	@$(IN_LAB) jlpm lint
+
+jest: $(VENV)/.labextension-ready
+	@$(IN_LAB) jlpm test
 
 browser: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## The extension in a real browser; ARGS="-g sidebar" runs some
 	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && cd labextension/ui-tests && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm playwright test $(ARGS)
@@ -74,8 +81,8 @@ matrix: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/nod
 	@GPULAYER_CHROMIUM="$$($(BIN)/python labextension/ui-tests/browser.py)" && export GPULAYER_CHROMIUM && $(BIN)/python tests/matrix.py $(ARGS)
 
 test: $(VENV)/.dev-ready $(VENV)/.labextension-ready labextension/ui-tests/node_modules/.ready ## Lint, types, import rules and every test, of Python and of the browser's part
-	@$(MAKE) --no-print-directory lint types imports web
-	@$(BIN)/python -m pytest -m "not gpu and not soak" $(ARGS)
+	@$(MAKE) --no-print-directory -j2 $(filter --output-sync,$(.FEATURES:%=--%)) lint types imports web
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile -m "not gpu and not soak" $(ARGS)
 	@$(MAKE) --no-print-directory browser ARGS=
 
 docs: $(VENV)/.dev-ready ## Build the documentation into site/

@@ -94,7 +94,13 @@ class ServedKernel:
         httpx.post(f"{self._url}/api/kernels/{self.kernel_id}/interrupt", headers=self._headers, timeout=30).raise_for_status()
 
     def execute(
-        self, source: str, *, timeout: float = 180.0, check: bool = True, on_message: Callable[[CellRun, Message], None] | None = None
+        self,
+        source: str,
+        *,
+        timeout: float = 180.0,
+        check: bool = True,
+        on_message: Callable[[CellRun, Message], None] | None = None,
+        metadata: Message | None = None,
     ) -> CellRun:
         """Run one cell to its end.
 
@@ -103,8 +109,9 @@ class ServedKernel:
             timeout: seconds until `TimeoutError`.
             check: raise `CellFailed` when the cell ends red.
             on_message: called for each output message as it comes.
+            metadata: sent with the cell; JupyterLab sends the cell's own.
         """
-        run = self._loop.run_until_complete(asyncio.wait_for(self._execute(source, on_message), timeout))
+        run = self._loop.run_until_complete(asyncio.wait_for(self._execute(source, on_message, metadata or {}), timeout))
         if check and run.error:
             raise run.error
         return run
@@ -118,8 +125,8 @@ class ServedKernel:
         # Closing writes a frame, and outside of a running loop tornado would make a second loop for its future.
         self._socket.close()
 
-    async def _execute(self, source: str, on_message: Callable[[CellRun, Message], None] | None) -> CellRun:
-        request = _execute_request(source)
+    async def _execute(self, source: str, on_message: Callable[[CellRun, Message], None] | None, metadata: Message) -> CellRun:
+        request = _execute_request(source) | {"metadata": metadata}
         await self._socket.write_message(json.dumps(request))
         run, displays, started = CellRun(), {}, time.monotonic()
         replied = idle = False

@@ -19,9 +19,10 @@ from gpulayer.bundle.collect import collect_sources
 from gpulayer.calls import CALLS
 from gpulayer.client.following import end_interrupted
 from gpulayer.client.job import Job
+from gpulayer.client.known_artifacts import KnownArtifacts
 from gpulayer.client.transport import Transport
-from gpulayer.client.uploads import upload_bundle, upload_inputs, upload_requirements
-from gpulayer.errors import Interrupted, InvalidSpec, NotAuthenticated, ServerUnreachable, TooManyCalls
+from gpulayer.client.uploads import upload_request
+from gpulayer.errors import Interrupted, InvalidSpec, NotAuthenticated, ServerUnreachable, TooManyCalls, UnknownArtifact
 from gpulayer.protocol import (
     CreateJoinToken,
     DrainWorker,
@@ -134,16 +135,18 @@ class Client:
             spec, source = _collect(spec)
         elif isinstance(spec, DistributedJob) and spec.script not in source.files:
             raise _no_script(spec.script, f"{len(source.files)} files")
-        # First: a line that means nothing elsewhere is told before anything is sent.
-        requirements = upload_requirements(self._transport, spec.requirements)
-        request = SubmitJob(
-            spec=spec,
-            idempotency_key=idempotency_key or uuid.uuid4().hex,
-            source=upload_bundle(self._transport, source) if source is not None else None,
-            inputs=upload_inputs(self._transport, spec.inputs),
-            lease_seconds=lease_seconds,
-            requirements=requirements,
-        )
+        key = idempotency_key or uuid.uuid4().hex
+        store = KnownArtifacts(self._transport)
+        request = upload_request(store, spec, source, key, lease_seconds)
+        try:
+            return self._submit(request)
+        except UnknownArtifact:
+            if not store.forget():
+                raise
+        # It has lost what it once held: it was restarted on another home, or another server answers there.
+        return self._submit(upload_request(KnownArtifacts(self._transport), spec, source, key, lease_seconds))
+
+    def _submit(self, request: SubmitJob) -> Job:
         try:
             return Job(self, self.call("submit", request))
         except KeyboardInterrupt:

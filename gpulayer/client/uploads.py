@@ -8,27 +8,46 @@ from pathlib import Path
 from gpulayer.bundle.archive import Bundle
 from gpulayer.bundle.collect import collect_folder
 from gpulayer.client.artifact_file import file_digest
+from gpulayer.client.known_artifacts import Store
 from gpulayer.client.requirements_file import read_requirements
-from gpulayer.client.transport import Transport
 from gpulayer.errors import InvalidSpec
-from gpulayer.protocol import Digest, InputFile
+from gpulayer.protocol import Digest, InputFile, SubmitJob
+from gpulayer.spec import AnyJob
 
 
-def upload_bundle(transport: Transport, bundle: Bundle) -> Digest:
-    """Store the bundle's archive under its digest; nothing but a question is sent where it lies there already."""
-    return _upload_archive(transport, bundle)[0]
+def upload_request(store: Store, spec: AnyJob, source: Bundle | None, key: str, lease_seconds: float | None) -> SubmitJob:
+    """Store what the job needs, and say in which request it is submitted under this key.
+
+    Raises:
+        InvalidSpec: as of inputs and requirements.
+    """
+    # First: a line that means nothing elsewhere is told before anything is sent.
+    requirements = upload_requirements(store, spec.requirements)
+    return SubmitJob(
+        spec=spec,
+        idempotency_key=key,
+        source=upload_bundle(store, source) if source is not None else None,
+        inputs=upload_inputs(store, spec.inputs),
+        lease_seconds=lease_seconds,
+        requirements=requirements,
+    )
 
 
-def upload_inputs(transport: Transport, inputs: dict[str, str]) -> dict[str, InputFile]:
+def upload_bundle(store: Store, bundle: Bundle) -> Digest:
+    """Store the bundle's archive under its digest."""
+    return _upload_archive(store, bundle)[0]
+
+
+def upload_inputs(store: Store, inputs: dict[str, str]) -> dict[str, InputFile]:
     """Store each input, a file as it is and a folder as an archive.
 
     Raises:
         InvalidSpec: naming the input that is missing, or is neither a file nor a folder.
     """
-    return {name: _upload_input(transport, name, path) for name, path in inputs.items()}
+    return {name: _upload_input(store, name, path) for name, path in inputs.items()}
 
 
-def upload_requirements(transport: Transport, path: str | None) -> Digest | None:
+def upload_requirements(store: Store, path: str | None) -> Digest | None:
     """Store the text of a requirements file, with the files that it names; None where there is none.
 
     Raises:
@@ -41,14 +60,14 @@ def upload_requirements(transport: Transport, path: str | None) -> Digest | None
         file = Path(folder) / "requirements.txt"
         file.write_text(text, encoding="utf-8", newline="\n")
         digest, _ = file_digest(file)
-        transport.put_artifact(file, digest)
+        store.put_artifact(file, digest)
     return digest
 
 
-def _upload_input(transport: Transport, name: str, given: str) -> InputFile:
+def _upload_input(store: Store, name: str, given: str) -> InputFile:
     path = Path(given).expanduser()
     if path.is_dir():
-        digest, size = _upload_archive(transport, collect_folder(path))
+        digest, size = _upload_archive(store, collect_folder(path))
         return InputFile(sha256=digest, size_bytes=size, link=_link(path), archive=True)
     if not path.is_file():
         raise InvalidSpec(
@@ -58,7 +77,7 @@ def _upload_input(transport: Transport, name: str, given: str) -> InputFile:
             fix="Name a file or folder on this machine.",
         )
     digest, size = file_digest(path)
-    transport.put_artifact(path, digest)
+    store.put_artifact(path, digest)
     return InputFile(sha256=digest, size_bytes=size, link=_link(path))
 
 
@@ -68,10 +87,10 @@ def _link(path: Path) -> str | None:
     return "/".join(parts) if parts and not path.is_absolute() and ".." not in parts else None
 
 
-def _upload_archive(transport: Transport, bundle: Bundle) -> tuple[Digest, int]:
+def _upload_archive(store: Store, bundle: Bundle) -> tuple[Digest, int]:
     with tempfile.TemporaryDirectory(prefix="gpulayer-upload-") as folder:
         archive = Path(folder) / "archive.tar"
         # The digest of what was written: a file that changes meanwhile can't part the two.
         digest = bundle.write(archive)
-        transport.put_artifact(archive, digest)
+        store.put_artifact(archive, digest)
         return digest, archive.stat().st_size

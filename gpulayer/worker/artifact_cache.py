@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpulayer.client.artifact_file import file_digest
 from gpulayer.errors import Conflict
 from gpulayer.protocol import Digest
+
+ABANDONED_SECONDS = 86400.0
+"""What a fetch has left whose process was killed; no fetch takes as long."""
+_FETCH = "fetch-"
 
 
 class ArtifactCache:
@@ -27,6 +33,7 @@ class ArtifactCache:
         self._fetch = fetch
         self._lock = threading.Lock()
         self._fetching: dict[Digest, tuple[threading.Lock, int]] = {}
+        self._remove_abandoned(time.time())
 
     def get(self, sha256: Digest) -> Path:
         """The path of the artifact, fetched if it is not there whole. Blocks while another thread fetches it.
@@ -48,7 +55,7 @@ class ArtifactCache:
 
     def _fetch_to(self, sha256: Digest, path: Path) -> None:
         # A folder of its own: whatever a fetch that is killed leaves behind never lies under a digest's name.
-        with tempfile.TemporaryDirectory(dir=self._folder, prefix="fetch-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=_FETCH) as folder:
             fetched = Path(folder) / sha256
             self._fetch(sha256, fetched)
             found, _ = file_digest(fetched)
@@ -57,6 +64,12 @@ class ArtifactCache:
             with fetched.open("rb") as file:
                 os.fsync(file.fileno())
             fetched.replace(path)
+
+    def _remove_abandoned(self, now: float) -> None:
+        for folder in self._folder.glob(f"{_FETCH}*"):
+            with contextlib.suppress(FileNotFoundError):  # another worker removes it too
+                if folder.stat().st_mtime < now - ABANDONED_SECONDS:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def _alone(self, sha256: Digest) -> Iterator[None]:

@@ -16,7 +16,7 @@ from gpulayer.errors import NotFound
 from gpulayer_jupyter import autoload
 from gpulayer_jupyter.completion import remember_job
 from gpulayer_jupyter.defaults import KernelDefaults, defaults_of, set_defaults
-from gpulayer_jupyter.export.accepting import accept
+from gpulayer_jupyter.export.accepting import accept, forget
 from gpulayer_jupyter.export.choices import remembered_by
 from gpulayer_jupyter.exported_folder import write_last_export
 from gpulayer_jupyter.fetching import bind_fetched, names_wanted_of
@@ -77,7 +77,7 @@ def _configure(options: Namespace, shell: Any, check: Callable[[list[str]], None
 def _rerun(options: Namespace, shell: Any) -> None:
     remembered = remembered_by(shell)
     if options.reset:
-        remembered.accepted.clear()
+        forget(shell)
     accepted = accept(options.selectors, shell)
     if options.selectors and not accepted:
         raise NotFound(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,9 @@ def write_last_export(shell: Any, folder: str) -> str:
     if last.spec.inputs:
         inputs = ", ".join(f"{name} ({path})" for name, path in last.spec.inputs.items())
         lines.append(f"inputs are not part of it: {inputs}")
+    if last.spec.requirements is not None:
+        path = Path(last.spec.requirements).expanduser().absolute()
+        lines.append(f"requirements are not part of it; before: pip install -r {shlex.quote(str(path))}")
     if last.export.side_effects:
         lines += ["these statements of earlier cells run again with it:", *told_effects(last.export.side_effects)]
     return "\n".join(lines)

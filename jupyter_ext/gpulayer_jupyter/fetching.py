@@ -40,9 +40,9 @@ def check_wanted(names: Sequence[str], export: Export) -> None:
     """
     bound: set[str] = set()
     for piece in export.program.pieces:
-        own, _ = bound_in([piece.node])
+        own, _ = bound_in(list(piece.nodes))
         bound |= own
-        for inner in ast.walk(piece.node):
+        for inner in (inner for node in piece.nodes for inner in ast.walk(node)):
             if isinstance(inner, ast.Global):
                 bound.update(inner.names)
             is_star = isinstance(inner, ast.ImportFrom) and any(alias.name == "*" for alias in inner.names)

@@ -38,7 +38,7 @@ from gpulayer_jupyter.options import OptionParser, cell_parser, choices_of, line
 from gpulayer_jupyter.output.choose import show_once
 from gpulayer_jupyter.preview import describe_export, left_behind
 from gpulayer_jupyter.refusals import shown
-from gpulayer_jupyter.results import follow_to_end, remember_program
+from gpulayer_jupyter.results import follow_to_end, print_lines, remember_program
 from gpulayer_jupyter.sending import sent_pieces, value_limit
 from gpulayer_jupyter.widgets.front_end import forget_front_end, probe_front_end
 
@@ -107,7 +107,7 @@ class GPUlayerMagics(Magics):
         job = None
         try:
             if options.dry_run:
-                print(describe_export(export, spec, client=client))  # noqa: T201 - the cell's own output
+                print(describe_export(export, spec, client=client, namespace=self.shell.user_ns))  # noqa: T201 - the cell's own output
                 return None
             _check_detached(options, client)
             submitted = submit_with_workers(
@@ -119,7 +119,7 @@ class GPUlayerMagics(Magics):
         finally:
             if job is None:
                 client.close()
-        return self._look_after(job, options, export, [*submitted.notes, *also_ran(export), *left_behind(export, spec)])
+        return self._look_after(job, options, export, submitted.notes, said=[*also_ran(export), *left_behind(export, spec)])
 
     def _given(self, options: Namespace) -> list[Piece]:
         """What the options put before the cell: the values that it gets, and what it sends back."""
@@ -129,9 +129,13 @@ class GPUlayerMagics(Magics):
         sent = sent_pieces(options.send, self.shell.user_ns, cell=cell, folder=Path.cwd(), most_bytes=most_bytes)
         return [*sent, *wanting_pieces(options.fetch, cell=cell, most_bytes=most_bytes)]
 
-    def _look_after(self, job: Job, options: Namespace, export: Export, notes: list[str]) -> Job:
-        """What follows on a job that is stored: from here on it runs, whatever becomes of the cell, unless that is interrupted."""
+    def _look_after(self, job: Job, options: Namespace, export: Export, notes: list[str], *, said: list[str]) -> Job:
+        """What follows on a job that is stored: from here on it runs, whatever becomes of the cell, unless that is interrupted.
+
+        What is `said` is the cell's own text: where the lab extension draws the job, nothing of the job's text is shown.
+        """
         with ends_with_interrupt(job):
+            print_lines(said)
             remember_program(job, export.program)
             remember_job(job)
             if options.bound_name:
@@ -143,10 +147,8 @@ class GPUlayerMagics(Magics):
                 show_once(self.shell, job, [*notes, f"%gpulayer attach {job.id} follows it{values}"])
                 return job
         follow_to_end(job, self.shell, program=export.program, notes=notes)
-        for said in load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights):
-            print(said)  # noqa: T201 - the cell's own output
-        for said in bind_fetched(job, options.fetch, self.shell):
-            print(said)  # noqa: T201 - the cell's own output
+        print_lines(load_weights(job, self.shell.user_ns, on_loaded=recorder_of(self.shell).remember_weights))
+        print_lines(bind_fetched(job, options.fetch, self.shell))
         return job
 
     @line_magic("gpulayer")  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ def cell_parser() -> OptionParser:
         const=read_selectors(ALL),
         default=[],
         metavar="WHAT",
-        help="let statements with side effects run again on every rank: NAME, CELL:LINE, or all; remembered in this kernel",
+        help="let statements with side effects run again on every rank: NAME, CELL:LINE, or all; this kernel and JupyterLab remember it",
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent and where it would run; send nothing")
     return parser

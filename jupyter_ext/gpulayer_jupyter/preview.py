@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+from typing import Any
 
 from gpulayer.client.client import Client
+from gpulayer.client.requirements_file import read_requirements
 from gpulayer.client.submitting import local_workers
+from gpulayer.errors import InvalidSpec
+from gpulayer.plain_data.expression import READER
+from gpulayer.plain_data.fetched import FETCH
 from gpulayer.protocol import WorkerStatus
 from gpulayer.spec import AnyJob, node_count
 from gpulayer_jupyter.export.accepting import pending_effects, told_effects, ways_out
 from gpulayer_jupyter.export.bundle_maker import Export
+from gpulayer_jupyter.export.pieces import Piece
 
 FILES_SHOWN = 20
 PROGRAM_SHOWN = 8000  # characters
 
 
-def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
-    """The bundle, what it asks for and what is free, in lines."""
+def describe_export(export: Export, spec: AnyJob, *, client: Client, namespace: Mapping[str, Any] = {}) -> str:
+    """The bundle, what it asks for and what is free, in lines.
+
+    Args:
+        export: what would be sent.
+        spec: the job.
+        client: whom it would be sent to.
+        namespace: the kernel's names, whose values may be among it.
+    """
     lines = ["Nothing has been sent. What the job would get:", ""]
     for cell, places in _kept(export):
         lines.append(f"  cell [{cell}]  {'lines' if ',' in places or '–' in places else 'line'} {places}")
     lines.append(f"  local modules: {', '.join(export.modules) or 'none'}")
     lines.append(f"  packages: {', '.join(f'{name} {version}' for name, version in export.packages.items()) or 'none'}")
+    lines += [f"  {line}" for line in _values(export, namespace)]
     for name, path in spec.inputs.items():
         lines.append(f"  input {name}: {path} ({_size(Path(path))})")
+    if spec.requirements is not None:
+        lines.append(f"  requirements {spec.requirements}: {_requirements(Path(spec.requirements).expanduser())}")
     if export.missing:
         lines.append(f"  not bound anywhere: {', '.join(export.missing)}")
     lines += [f"  {hint}" for hint in left_behind(export, spec)]
@@ -46,6 +63,58 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client) -> str:
     elif not workers:
         lines.append("  no worker yet: the job would wait for one (gpulayer worker start)")
     return "\n".join(lines)
+
+
+def _values(export: Export, namespace: Mapping[str, Any]) -> Iterable[str]:
+    """What travels as a value, and what would come back as one."""
+    names_back = None
+    for piece in export.program.pieces:
+        name = _value_name(piece)
+        if name == FETCH:
+            names_back = ast.literal_eval(piece.node.value)["names"] if isinstance(piece.node, ast.Assign) else None
+        elif name is not None and isinstance(piece.node, ast.Assign):
+            if isinstance(piece.node.value, ast.Name):
+                yield f"value {name}: the same as {piece.node.value.id}"
+                continue
+            how = "" if piece.always else f", fetched in cell [{piece.cell}]"
+            kind = f"{_kind(namespace[name])}, " if name in namespace else ""
+            yield f"value {name}: {kind}{_bytes(_value_size(piece))}{how}"
+    if names_back:
+        yield f"brings back: {', '.join(names_back)}"
+
+
+def _value_name(piece: Piece) -> str | None:
+    """The name that a statement binds to a value that was sent or fetched; None of one that somebody wrote."""
+    match piece.node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if not (piece.spans or piece.restores):
+            return name if piece.always or piece.files or isinstance(value, ast.Name) else None
+    return None
+
+
+def _kind(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    words = [type(value).__name__]
+    if isinstance(shape, tuple) and all(isinstance(size, int) for size in shape):
+        words.append(" × ".join(map(str, shape)) or "of one number")
+        if (dtype := getattr(value, "dtype", None)) is not None:
+            words.append(f"of {str(dtype).removeprefix('torch.')}")
+    return " ".join(words)
+
+
+def _value_size(piece: Piece) -> int:
+    data = {path: content for path, content in piece.files.items() if PurePath(path).name != READER}
+    if not data:
+        return len(piece.source.partition("= ")[2].strip().encode())
+    return sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in data.values())
+
+
+def _requirements(path: Path) -> str:
+    try:
+        text = read_requirements(path)
+    except InvalidSpec as refused:
+        return refused.two_lines().replace("\n", " ")
+    packages = [line for line in text.splitlines() if not line.startswith("-")]
+    return f"{', '.join(packages)}; the worker builds an environment of it unless it has it"
 
 
 def _side_effects(export: Export) -> Iterable[str]:
@@ -86,6 +155,8 @@ def _kept(export: Export) -> Iterable[tuple[int, str]]:
     """Cells in order, each with the lines that travel."""
     lines: dict[int, set[int]] = {}
     for piece in export.program.pieces:
+        if _value_name(piece) is not None:
+            continue
         lines.setdefault(piece.cell, set()).update(range(piece.line, piece.line + piece.source.count("\n")))
     for cell, numbers in lines.items():
         yield cell, ", ".join(_ranges(sorted(numbers)))
@@ -100,9 +171,13 @@ def _ranges(numbers: list[int]) -> Iterable[str]:
         last = number
 
 
+def _bytes(count: int) -> str:
+    return f"{count} byte{'' if count == 1 else 's'}"
+
+
 def _size(path: Path) -> str:
     if path.is_file():
-        return f"{path.stat().st_size} bytes"
+        return _bytes(path.stat().st_size)
     return "a folder" if path.is_dir() else "not there"
 
 

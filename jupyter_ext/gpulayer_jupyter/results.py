@@ -9,7 +9,7 @@ import contextlib
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpulayer.client.following import MOST_INTERRUPTS, Following, ends_with_interrupt, follow_through_interrupts
@@ -52,9 +52,18 @@ def program_of(job: Any) -> Program | None:
     return _programs[job.id]
 
 
-def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None) -> JobView:
+def print_lines(lines: Iterable[str]) -> None:
+    """Say these as the cell's own output."""
+    for line in lines:
+        print(line)  # noqa: T201 - the cell's own output
+
+
+def follow_to_end(
+    job: Any, shell: Any, *, program: Program | None = None, notes: list[str] | None = None, said: Iterable[str] = ()
+) -> JobView:
     """Show a job under the cell until it has ended.
 
+    `notes` stand in the job's text, which is not shown where a view draws the job; what is `said` stands above either.
     One interrupt stops the job and waits until its devices are free; a second one kills it. The one that Jupyter sends before it
     shuts a kernel down or restarts it is none of a person's: the job goes on.
 
@@ -67,6 +76,7 @@ def follow_to_end(job: Any, shell: Any, *, program: Program | None = None, notes
             remember_program(job, program)
         view = JobView(job.status, where=job.client.place, program=program)
         view.notes += notes or []
+        print_lines(said)
         display = place_for(shell, job)
     with _closing(display, view, job):
         if follow_through_interrupts(

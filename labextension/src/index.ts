@@ -1,7 +1,9 @@
 /** The plugins of the extension, in the order in which they need one another. Runs in the browser. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { keepAcceptances } from './acceptances';
 import { commandsPlugin } from './commands';
 import { jobRendererFactory } from './mime';
 import { JobSources } from './model';
@@ -52,4 +54,12 @@ const mimePlugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [streamPlugin, mimePlugin, commandsPlugin, sidebarPlugin];
+const acceptancesPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'gpulayer:acceptances',
+  description: 'Keeps in a cell’s metadata which side effects were accepted for its job.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  activate: (_app: JupyterFrontEnd, tracker: INotebookTracker): void => keepAcceptances(tracker),
+};
+
+export default [streamPlugin, mimePlugin, commandsPlugin, sidebarPlugin, acceptancesPlugin];

@@ -122,7 +122,8 @@ def test_prints_every_case_with_every_field(name: str, runs: dict[str, Run]) -> 
         assert result["benchmark"] == name
         assert result["better"] in ("lower", "higher")
         assert result["status"] == "measured"
-        assert result["value"] >= 0
+        # A stage lies between borders of two clocks, of which one is estimated by the other: a short one may come out below 0.
+        assert result["value"] >= 0 or result["case"].startswith("stage.")
         assert result["n"] >= 1
 
 

@@ -1,5 +1,7 @@
 """Bad input gets a clear answer of a line or two, nothing is submitted, and the kernel goes on."""
 
+from collections.abc import Iterator
+
 import httpx
 import pytest
 from served_notebook import ServedKernel
@@ -12,6 +14,14 @@ from gpulayer.errors import NotAuthenticated, ProtocolMismatch, ServerUnreachabl
 from gpulayer.protocol import PROTOCOL_VERSION, RegisterWorker
 
 pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def kernel(served: Served) -> Iterator[ServedKernel]:
+    """One for all refusals: after each of them it goes on."""
+    with ServedKernel(served.server.url, served.server.token, "test.ipynb") as kernel:
+        kernel.execute("%load_ext gpulayer")
+        yield kernel
 
 
 @pytest.mark.parametrize(
@@ -33,7 +43,7 @@ pytestmark = pytest.mark.e2e
     ],
 )
 def test_refusals_in_the_notebook(served: Served, kernel: ServedKernel, cell: str, says: list[str]) -> None:
-    kernel.execute("%load_ext gpulayer\nget_ipython().user_ns['handed_in'] = object()\n")
+    kernel.execute("get_ipython().user_ns['handed_in'] = object()\n")
     jobs = len(served.client.jobs())
     run = kernel.execute(cell, check=False, timeout=60)
     assert run.error is not None

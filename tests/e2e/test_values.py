@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
+import nbformat
 import pytest
+from nbclient import NotebookClient
 from served_notebook import CellFailed, ServedKernel
 from support.served import Served
 
@@ -49,11 +55,11 @@ def test_values_go_and_rank_0s_come_back_into_exactly_these_names(served: Served
     assert "fetched: best, history, table" in run.text
     assert "'worker' could not be fetched: is a function, which is no plain data." in run.text
     assert "'other' could not be fetched: is not bound at the program's end" in run.text
-    shown = kernel.execute(
+    bound = kernel.execute(
         "print(best == Config(1.0, [1, 2, 0]), history['loss'].tolist(), history['rows'], table.to_dict('list'), other, "
         "'rank' in globals(), 'worker' in globals())"
     )
-    assert shown.text.strip() == "True [8997000.0, 0.0] [1, 2, 3] {'rank': [0], 'text': ['é']} mine False False"
+    assert bound.text.strip() == "True [8997000.0, 0.0] [1, 2, 3] {'rank': [0], 'text': ['é']} mine False False"
     # What came back is what the next job gets.
     assert "[rank 0] next [1, 2, 0] 8997000.0" in kernel.execute("%%gpulayer\nprint('next', best.sizes, history['loss'][0])\n").text
     with pytest.raises(CellFailed, match="'bset' \\(--fetch\\) is bound by nothing that the job runs"):
@@ -77,3 +83,76 @@ def test_a_detached_job_that_succeeds_at_its_second_try_is_fetched_by_another_ke
         other.execute("%load_ext gpulayer")
         assert "fetched: answer, attempt" in other.execute(f"%gpulayer attach {job.id}").text
         assert other.execute("print(answer)").text.strip() == "{'number': (42, None)}"
+
+
+# Rank 0 has said its values when rank 3, on the other node, ends the attempt.
+NODES = """%%gpulayer --nodes 2 --devices 2 --retries 1 --send config,weights --fetch best,state,tried {more}
+import os, pathlib, threading
+import torch
+rank, tried = int(os.environ["RANK"]), int(os.environ["GPULAYER_ATTEMPT"])
+best = Config(config.rate + rank, [*config.sizes, tried])
+state = {{"w": weights["w"] * 2 + rank, "tried": tried}}
+first = pathlib.Path({first!r})
+if rank == 3 and not first.exists():
+    first.touch()
+    threading.Event().wait(1)
+    raise SystemExit(3)
+print("done", rank, float(weights["w"].sum()))
+"""
+SENT = """
+import dataclasses
+import torch
+
+@dataclasses.dataclass
+class Config:
+    rate: float
+    sizes: list
+
+config = Config(0.5, [1, 2])
+weights = {"w": torch.arange(4.0)}
+config.sizes.append(3)
+"""
+CHECK = "print(best.rate, best.sizes, state['w'].tolist(), state['tried'] == tried, tried)"
+
+
+def notebook_of(*cells: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+
+
+def shown(cell: nbformat.NotebookNode) -> str:
+    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+
+
+def test_values_of_several_nodes_at_the_second_try_in_nbconvert(served: Served) -> None:
+    cells = ["%load_ext gpulayer", SENT, NODES.format(more="--as job", first=str(served.folder / "first")), CHECK]
+    later = "%%gpulayer --nodes 2 --devices 2 --fetch total\ntotal = state['w'] + best.rate\n"
+    path = served.folder / "values.ipynb"
+    nbformat.write(notebook_of(*cells, later, "print(total.tolist(), job.status.tasks[0].attempt)"), path)
+    argv = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--inplace", path.name]
+    environment = os.environ | {"GPULAYER_CONNECTION_FILE": str(served.server.connection_file)}
+    done = subprocess.run(argv, cwd=served.folder, env=environment, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    executed = nbformat.read(path, as_version=4).cells
+    run = shown(executed[2])
+    assert "fetched: best, state, tried" in run
+    assert all(f"[rank {rank}] done {rank} 6.0" in run for rank in range(4))
+    *said, tried = shown(executed[3]).split()
+    assert " ".join(said) == f"0.5 [1, 2, 3, {tried}] [0.0, 2.0, 4.0, 6.0] True"
+    assert "fetched: total" in shown(executed[4])
+    # What came back last is what was sent on, to all nodes.
+    assert shown(executed[5]).strip() == f"[0.5, 2.5, 4.5, 6.5] {tried}"
+    assert int(tried) > 1
+
+
+def test_a_detached_job_of_several_nodes_is_attached_and_fetched_in_nbclient(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAYER_CONNECTION_FILE", str(served.server.connection_file))
+    cells = ["%load_ext gpulayer", SENT, NODES.format(more="--detach --as job", first=str(served.folder / "other"))]
+    # What changes here while the job runs is none of the job's business.
+    changed = "config = Config(100.0, [])\nweights['w'] += 100\njob.wait(timeout=120); None"
+    notebook = notebook_of(*cells, changed, "print('best' in globals())", "%gpulayer attach {job.id}", CHECK)
+    NotebookClient(notebook, timeout=150, resources={"metadata": {"path": str(served.folder)}}).execute()
+    assert shown(notebook.cells[4]).strip() == "False"
+    assert "fetched: best, state, tried" in shown(notebook.cells[5])
+    *said, tried = shown(notebook.cells[6]).split()
+    assert " ".join(said) == f"0.5 [1, 2, 3, {tried}] [0.0, 2.0, 4.0, 6.0] True"
+    assert int(tried) > 1

@@ -50,6 +50,30 @@ def test_a_cell_that_ran_and_one_that_was_refused(shell: InteractiveShell, capsy
     assert "print(x)" in Path("empty/cell.py").read_text()
 
 
+def test_sent_values_lie_in_the_folder(shell: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(shell, "import dataclasses\nimport numpy as np\nimport torch")
+    _run(shell, "@dataclasses.dataclass\nclass Config:\n    rate: float\n    sizes: list")
+    _run(shell, "sizes = [1, 2]\nconfig = Config(0.5, sizes)\nx = np.arange(3.0)\nstate = {'w': torch.ones(2), 'name': 'é'}")
+    Path("my needs.txt").write_text("# a comment\nsmall-module>=1\n")
+    cell = """import os
+rank = int(os.environ.get("RANK", 0))
+total = x.sum() + state["w"].sum().item() + config.rate
+config.sizes.append(rank)
+print(f"{total} {state['name']} {config.sizes}\\n", end="")"""
+    options = "--devices 2 --send config,x,state --fetch total --requirements 'my needs.txt'"
+    assert _run(shell, f"%%gpulayer --dry-run {options}\n{cell}").success
+    capsys.readouterr()
+    target = tmp_path / "by hand"
+    assert _run(shell, f"%gpulayer export '{target}'").success
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"requirements are not part of it; before: pip install -r '{Path('my needs.txt').absolute()}'"
+    ]
+    for launcher, ranks in (([], 1), (["-m", "torch.distributed.run", "--nproc-per-node", "2"], 2)):
+        command = [sys.executable, *launcher, "main.py"]
+        done = subprocess.run(command, cwd=target, capture_output=True, text=True, timeout=100, check=False)
+        assert sorted(done.stdout.splitlines()) == [f"5.5 é [1, 2, {rank}]" for rank in range(ranks)], done.stderr
+
+
 def test_several_nodes(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     _run(shell, "%%gpulayer --dry-run --nodes 2 --devices 4\nprint(1)")
     _run(shell, "%gpulayer export out")

@@ -172,6 +172,24 @@ def test_a_program_says_what_it_sends_back_and_whoever_attaches_reads_it_there(s
     assert wanting_pieces([], cell=1, most_bytes=5) == []
 
 
+def test_names_that_a_file_binds_which_the_cell_runs(shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("fitted.py").write_text("loss = 0.5\n")
+    export = export_magic_cell(shell, "%run fitted.py", added=wanting_pieces(["loss"], cell=1, most_bytes=10**6))
+    check_wanted(["loss"], export)
+    with pytest.raises(NotExportable, match="'los'"):
+        check_wanted(["los"], export)
+
+
+def test_a_name_that_is_also_a_files_is_no_hint_of_that_file(
+    shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loss").write_text("")
+    assert export_magic_cell(shell, "loss = 1", added=wanting_pieces(["loss"], cell=1, most_bytes=10**6)).file_hints == ()
+    assert len(export_magic_cell(shell, "loss = open('loss')").file_hints) == 1
+
+
 @pytest.mark.parametrize(
     "source",
     [

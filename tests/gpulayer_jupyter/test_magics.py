@@ -151,7 +151,7 @@ def test_a_cell_of_comments_is_called_by_its_own_number(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = []
-    monkeypatch.setattr("gpulayer_jupyter.magics.describe_export", lambda export, spec, client: names.append(spec.name))
+    monkeypatch.setattr("gpulayer_jupyter.magics.describe_export", lambda export, spec, **_: names.append(spec.name))
     _run(shell, "x = 1")
     _run(shell, "%%gpulayer --dry-run\n# nothing")
     assert names == ["cell-2"]

@@ -103,7 +103,7 @@ class NotebookRuns:
         left_out = ("PYTEST", "GPULAYER", "MPL", "PYTHONDONTWRITEBYTECODE")
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         self._environment |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
             # Some libraries take ten times as long to import uncompiled, and are imported by many programs.
             self._environment["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         argv = [sys.executable, str(SUPPORT / "notebook_kernels.py"), str(folder), *map(str, paths)]

@@ -90,13 +90,8 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other) if isinstance(one, (float, complex)) else bool(one == other)
 
 
-def examples() -> dict[str, Any]:
-    """One value of each kind."""
+def _examples() -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
-    model = torch.nn.Linear(3, 2)
-    optimizer = torch.optim.Adam(model.parameters())
-    model(torch.ones(1, 3)).sum().backward()
-    optimizer.step()
     rows = pd.DataFrame(
         {"n": [1, 2], "text": ["a", "é"], "when": pd.to_datetime(["2024-01-01", "2024-01-02"]), "kind": pd.Categorical(["u", "v"])}
     )
@@ -121,8 +116,7 @@ def examples() -> dict[str, Any]:
         "tensors": [torch.tensor(1), torch.zeros(0), torch.ones(2, dtype=torch.bfloat16), torch.ones(2, requires_grad=True)],
         "views": {"row": torch.arange(6.0).reshape(2, 3).t(), "tied": torch.arange(6.0)[::2]},
         "parameters": [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(1), requires_grad=False)],
-        "state_dict": OrderedDict(model.state_dict()),
-        "optimizer": optimizer.state_dict(),
+        "state_dict": OrderedDict(torch.nn.Linear(3, 2).state_dict()),
         "table": rows,
         "indexed": rows.set_index("text"),
         "numbered_columns": pd.DataFrame(np.ones((2, 2))),
@@ -132,3 +126,22 @@ def examples() -> dict[str, Any]:
         "dataclass": Settings(0.1, [Settings(1.0, [])]),
         "other_dataclasses": [Fixed(3, np.arange(2)), Derived(1)],
     }
+
+
+def _trained_optimizer() -> dict[str, Any]:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return optimizer.state_dict()
+
+
+_EXAMPLES = _examples()
+KINDS = (*_EXAMPLES, "optimizer")
+
+
+def example(kind: str) -> Any:
+    """One value of the kind. An optimizer is made where it is asked for: torch imports half of itself for the first one."""
+    if kind not in _EXAMPLES:
+        _EXAMPLES[kind] = _trained_optimizer()
+    return _EXAMPLES[kind]

@@ -6,16 +6,42 @@ Runs in the kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpulayer.errors import NotExportable
 from gpulayer_jupyter.export.bundle_maker import Export
 from gpulayer_jupyter.export.choices import ALL, Selector, remembered_by, text_of
+from gpulayer_jupyter.export.kept_acceptances import AcceptanceKey, forget_marks, has_marks, keep_marks, kept_key, marks_of_cell, own_key
 from gpulayer_jupyter.export.known_calls import WRITES
 from gpulayer_jupyter.export.side_effects import SideEffect, told_seconds
 from gpulayer_jupyter.export.statement_times import KEPT_FROM_SECONDS
 
 _SOURCE_SHOWN = 100  # characters
+_BEFORE = "accepted in this notebook before"
+
+
+def accepted_before(export: Export, shell: Any) -> Export:
+    """The export with those side effects accepted that this person accepted for this cell in an earlier kernel.
+
+    What is found is said with the job: nobody shall wonder why nothing was asked.
+    """
+    if not pending_effects(export) or remembered_by(shell).has_forgotten or not has_marks(shell):
+        return export
+    try:
+        key = kept_key()
+    except OSError:
+        return export  # then it is asked about, and whoever accepts again is told why it isn't kept
+    marks = marks_of_cell(shell, key) if key is not None else frozenset()
+    if key is None or not marks:
+        return export
+    effects = tuple(
+        replace(effect, accepted=True, reasons=(*effect.reasons, _BEFORE))
+        if not effect.accepted and _mark(effect, key) in marks
+        else effect
+        for effect in export.side_effects
+    )
+    return replace(export, side_effects=effects)
 
 
 def check_accepted(export: Export, shell: Any, *, in_magic: bool = True) -> None:
@@ -33,6 +59,7 @@ def check_accepted(export: Export, shell: Any, *, in_magic: bool = True) -> None
     remembered.accepted.update(text_of(effect.piece) for effect in export.side_effects if effect.accepted)
     pending = remember_pending(export, shell)
     if not pending:
+        _keep_in_notebook(export, shell)
         return
     if len(pending) == 1:
         message = "A statement of an earlier cell that this cell needs would run again on every rank:"
@@ -90,6 +117,35 @@ def accept(words: Sequence[Selector], shell: Any) -> list[str]:
     ]
     remembered.accepted.update(found)
     return found
+
+
+def forget(shell: Any) -> None:
+    """Accept nothing that was accepted so far, in this kernel or in its notebook."""
+    remembered = remembered_by(shell)
+    remembered.accepted.clear()
+    remembered.has_forgotten = True  # cells that are waiting already were sent with what the notebook held
+    try:
+        key = kept_key()
+    except OSError:
+        return  # nothing that this key has signed could be read either
+    if key is not None:
+        forget_marks(shell, key)
+
+
+def _keep_in_notebook(export: Export, shell: Any) -> None:
+    accepted = [effect for effect in export.side_effects if effect.accepted]
+    try:
+        key = own_key() if accepted else kept_key()
+    except OSError as error:
+        print(f"accepted for this kernel only: {error}")  # noqa: T201 - the cell's own output
+        return
+    if key is not None:
+        keep_marks(shell, key, [_mark(effect, key) for effect in accepted])
+
+
+def _mark(effect: SideEffect, key: AcceptanceKey) -> str:
+    acts = [reason for reason in effect.reasons if reason != _BEFORE and not reason.startswith("took ")]
+    return key.mark(text_of(effect.piece), acts)
 
 
 def _time(effect: SideEffect) -> str:

@@ -189,10 +189,12 @@ class Remembered:
     Args:
         accepted: texts of statements whose side effects may happen on every rank.
         refused: the statements, with the names that they alter, of the last refusal.
+        has_forgotten: a person took back what was accepted, so that what the notebook holds of it counts no more.
     """
 
     accepted: set[str] = field(default_factory=set)
     refused: list[tuple[Piece, frozenset[str]]] = field(default_factory=list)
+    has_forgotten: bool = False
 
 
 _remembered: WeakKeyDictionary[Any, Remembered] = WeakKeyDictionary()

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from gpulayer.plain_data.fetched import FETCH
 from gpulayer_jupyter.export.pieces import Piece
 
 _WRITES = re.compile(r"(save|to_|write|dump|mkdir|makedirs|savefig|unlink|remove)")
@@ -27,11 +28,27 @@ def file_hints(pieces: Sequence[Piece], *, folder: Path, bundled: Collection[str
     """
     hints: dict[str, str] = {}
     for piece in pieces:
-        for text, line in _texts(piece.node) if not piece.restores else ():
+        for text, place in _texts_of(piece):
             if text not in hints and _stays_behind(text, folder, bundled):
                 option = shlex.quote(f"{_input_name(text, hints)}={text}")
-                hints[text] = f"'{text}' ({piece.place(line)}) is there on this machine and does not travel; --input {option} sends it."
+                hints[text] = f"'{text}' ({place}) is there on this machine and does not travel; --input {option} sends it."
     return tuple(hints.values())
+
+
+def _texts_of(piece: Piece) -> Iterator[tuple[str, str]]:
+    """Texts of a statement, and of the file that it runs, with their places; the name of that file itself travels."""
+    if piece.restores or piece.source.startswith(FETCH):
+        return
+    if piece.run is None:
+        yield from ((text, piece.place(line)) for text, line in _texts(piece.node))
+        return
+    assert isinstance(piece.node, ast.Expr)
+    assert isinstance(piece.node.value, ast.Call)
+    for argument in piece.node.value.args[1:]:
+        yield from ((text, piece.place()) for text, _ in _texts(argument))
+    name = re.sub(r"_[0-9a-f]{8}\.py$", ".py", Path(piece.run.path).name)
+    for node in piece.run.tree.body:
+        yield from ((text, f"{piece.place()}, %run {name} line {line}") for text, line in _texts(node))
 
 
 def _stays_behind(text: str, folder: Path, bundled: Collection[str]) -> bool:
@@ -53,7 +70,7 @@ def _input_name(text: str, taken: Iterable[str]) -> str:
     return f"{stem}-{same + 1}" if same else stem
 
 
-def _texts(statement: ast.stmt) -> Iterator[tuple[str, int]]:
+def _texts(statement: ast.AST) -> Iterator[tuple[str, int]]:
     """Texts with their lines, paths put together of texts included, but not those that are only written to."""
     pending: list[ast.AST] = [statement]
     while pending:

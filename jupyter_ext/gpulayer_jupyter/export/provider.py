@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from gpulayer.bundle.executing import Position, executing_place
 from gpulayer.bundle.source_provider import Source
 from gpulayer.errors import NotExportable
-from gpulayer_jupyter.export.accepting import also_ran, check_accepted
+from gpulayer_jupyter.export.accepting import accepted_before, also_ran, check_accepted
 from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell, module_search
 from gpulayer_jupyter.export.choices import NO_CHOICES, Choices, remembered_by
 from gpulayer_jupyter.export.history import HistoryRecorder, Run
@@ -114,7 +114,7 @@ class NotebookProvider:
         from gpulayer_jupyter.results import follow_to_end
 
         export = self._export
-        follow_to_end(job, self._shell, program=export.program if export else None, notes=also_ran(export) if export else None)
+        follow_to_end(job, self._shell, program=export.program if export else None, said=also_ran(export) if export else ())
 
     def keep_weights(
         self, model: Any, save: Callable[[Any, Path], None], *, figures: Mapping[str, Any], trainer: Any, loaders: Sequence[Any]
@@ -147,7 +147,7 @@ def _export(
     choices = replace(choices, accepted=frozenset(remembered_by(shell).accepted))
     try:
         recorder.kept.take(ran_before, _star_names, given)
-        return export_cell(pieces, cell, surroundings, remote=remote, choices=choices, added=added, given=given)
+        return accepted_before(export_cell(pieces, cell, surroundings, remote=remote, choices=choices, added=added, given=given), shell)
     except RecursionError:
         deepest = max([*pieces, *cell], key=lambda piece: _depth(piece.node))
         place = deepest.place()

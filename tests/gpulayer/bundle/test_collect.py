@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpulayer import DistributedJob
 from gpulayer.bundle import collect
 from gpulayer.bundle.archive import Link
 from gpulayer.bundle.collect import collect_folder, collect_sources, find_project, survey_sources
+from gpulayer.client.client import Client
 from gpulayer.errors import InvalidSpec, TooLarge
 
 
@@ -95,6 +97,24 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / str(number)).write_text("")
     with pytest.raises(TooLarge, match="more than 20 files"):
         collect_sources(tmp_path)
+
+
+def test_thirty_thousand_small_files_beside_the_script_are_refused_with_the_largest_named_before_anything_is_sent(tmp_path: Path) -> None:
+    class Nobody:
+        """A control plane that is not to be asked anything."""
+
+    (tmp_path / "train.py").write_text("print(1)")
+    data = tmp_path / "rows"
+    data.mkdir()
+    (data / "0").write_text("")
+    for number in range(1, collect.BUNDLE_LIMIT_FILES):
+        os.link(data / str(number // 1000 * 1000), data / str(number)) if number % 1000 else (data / str(number)).write_text("x" * number)
+    with pytest.raises(TooLarge, match=f"more than {collect.BUNDLE_LIMIT_FILES:,} files") as caught:
+        Client(Nobody()).submit(DistributedJob(script="train.py", source=str(tmp_path), nodes=1, devices=1))  # type: ignore[arg-type]
+    assert len(caught.value.details["largest"]) == 10
+    assert all(entry["path"].startswith("rows/29") for entry in caught.value.details["largest"])
+    (tmp_path / ".gitignore").write_text("rows/\n")
+    assert set(collect_sources(tmp_path).files) == {".gitignore", "train.py"}
 
 
 def test_the_project_is_the_nearest_marked_folder_but_never_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

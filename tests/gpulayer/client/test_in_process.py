@@ -114,7 +114,8 @@ def test_a_closed_loop_is_no_fault_of_close(transport, answers, loop, monkeypatc
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(transport.call, CALLS["wait_job"], GetJob(job_id="j1", wait=30))
         assert answers.waiting.wait(10)
-        (ask,) = transport._held
+        with transport._lock:  # its work may begin before it is noted
+            (ask,) = transport._held
         with monkeypatch.context() as patch:
             patch.setattr(loop, "call_soon_threadsafe", _refuse)
             transport.close()

@@ -9,12 +9,10 @@ import sys
 import numpy as np
 import pytest
 from support import plain_values
-from support.plain_values import MOST_BYTES, Settings, examples, name_of, same
+from support.plain_values import KINDS, MOST_BYTES, Settings, example, name_of, same
 
 from gpulayer.plain_data.expression import LONGEST_LITERAL, expression_of
 from gpulayer.plain_data.writing import write
-
-EXAMPLES = examples()
 
 
 def _made(value, name="x"):
@@ -28,13 +26,13 @@ def _lay_out(files, folder):
         target.write_bytes(data)
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_an_expression(kind, tmp_path):
-    text, files = _made(EXAMPLES[kind])
+    text, files = _made(example(kind))
     _lay_out(files, tmp_path)
     classes = {name: getattr(plain_values, name) for name in ("Settings", "Fixed", "Derived")}
     made = eval(text, {**classes, "__file__": str(tmp_path / "main.py")})
-    assert same(EXAMPLES[kind], made)
+    assert same(example(kind), made)
     assert {name.partition(".")[2] for name in files} <= {"json", "npy", "safetensors", "arrow", "py", "1.npy", "1.arrow", "2.arrow"}
     assert max(map(len, text.splitlines())) <= 360
     assert "gpulayer" not in text

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,3 +77,55 @@ def test_bytes_with_another_digest_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="damaged"):
         ArtifactCache(tmp_path / "cache", store).get(SHA256)
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+# Reads its artifact at a gate that all of them pass together; the first are killed with half of it written.
+FETCHING = """
+import os, shutil, signal, sys
+from pathlib import Path
+from gpulayer.worker.artifact_cache import ArtifactCache
+
+cache, source, number = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+
+def fetch(sha256, destination):
+    with destination.open("wb") as file:
+        data = source.read_bytes()
+        file.write(data[: len(data) // 2])
+        file.flush()
+        print("halfway", flush=True)
+        sys.stdin.readline()
+        if number < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        file.write(data[len(data) // 2 :])
+
+print(shutil.copy(ArtifactCache(cache, fetch).get(source.name), cache.parent / f"got-{number}"), flush=True)
+"""
+
+
+def test_sixteen_processes_fetch_while_three_of_them_are_killed(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4000
+    digest = Digest(hashlib.sha256(data).hexdigest())
+    source = tmp_path / digest
+    source.write_bytes(data)
+    folder = tmp_path / "cache"
+    argv = [sys.executable, "-c", FETCHING, str(folder), str(source)]
+    running = [
+        subprocess.Popen([*argv, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for number in range(16)
+    ]
+    for one in running:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "halfway\n"
+    assert [path for path in folder.rglob(digest) if path.parent.name == digest[:2]] == []
+    said = [one.communicate("on\n", timeout=60) for one in running]
+    assert [one.returncode for one in running] == [-9] * 3 + [0] * 13, said
+    for number in range(3, 16):
+        assert (tmp_path / f"got-{number}").read_bytes() == data
+    cache = ArtifactCache(folder, Store())
+    assert cache.get(digest).read_bytes() == data
+    left = sorted(folder.glob("fetch-*"))
+    assert len(left) == 3
+    for path in left[:2]:
+        os.utime(path, (0, 0))
+    ArtifactCache(folder, Store())
+    assert list(folder.glob("fetch-*")) == left[2:]  # it may be another worker's that fetches at the moment

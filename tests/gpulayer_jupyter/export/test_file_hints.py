@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from support.notebook import export_after
 
 
@@ -40,3 +41,14 @@ def test_options_that_send_the_files(body: str, options: list[str], folder: Path
 def test_place_is_the_notebooks(folder: Path) -> None:
     hints = export_after(["\nname = 'train.csv'", "unused = 'data/train.csv'"], "open(name)", folder=folder).file_hints
     assert hints == ("'train.csv' (cell 1, line 2) is there on this machine and does not travel; --input train=train.csv sends it.",)
+
+
+def test_a_file_that_run_ran(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    reads = "'train.csv'\nimport pathlib, sys\nread = lambda name: pathlib.Path(name).read_text()\n"
+    Path("prepare.py").write_text(f"{reads}rows = read('train.csv') + read(sys.argv[1])\n")
+    for name in ("train.csv", "more.csv"):
+        Path(name).write_text("1")
+    shell.run_cell("first = 1\n%run prepare.py more.csv", store_history=True)
+    shell.run_cell("%%gpulayer --dry-run\nprint(rows)", store_history=True)
+    hints = [line.strip().partition(" is there")[0] for line in capsys.readouterr().out.splitlines() if "does not travel" in line]
+    assert hints == ["'more.csv' (cell 1, line 2)", "'train.csv' (cell 1, line 2, %run prepare.py line 4)"]

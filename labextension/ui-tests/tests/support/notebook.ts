@@ -138,6 +138,14 @@ export class Notebook {
     this.isEmpty = false;
   }
 
+  /** Rewrites the cell in front. */
+  async setSource(source: string): Promise<void> {
+    await this.page.evaluate(text => {
+      const panel = window.jupyterapp.shell.currentWidget as unknown as OpenNotebook;
+      panel.content.activeCell.model.sharedModel.setSource(text);
+    }, source);
+  }
+
   /** Runs the cell in front again; its output goes. */
   async runAgain(): Promise<void> {
     await this.page.evaluate(() => void window.jupyterapp.commands.execute('notebook:run-cell'));
@@ -151,6 +159,13 @@ export class Notebook {
       },
       [id, args] as const,
     );
+  }
+
+  /** A command that asks first, confirmed by the button of this name. */
+  async confirm(id: string, button: string): Promise<void> {
+    await this.page.evaluate(command => void window.jupyterapp.commands.execute(command), id);
+    await this.page.getByRole('dialog').getByRole('button', { name: button }).click();
+    await expect(this.page.getByRole('dialog')).toHaveCount(0);
   }
 
   async interrupt(): Promise<void> {
