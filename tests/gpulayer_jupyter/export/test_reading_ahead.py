@@ -81,7 +81,7 @@ def test_what_can_not_be_read_is_refused_by_the_export_alone() -> None:
         await _cell(shell, "a = 1")
         await _cell(shell, deep)
         await _cell(shell, "b = 2")
-        with pytest.raises(NotExportable, match="[Cc]ell 2, line 1"):
+        with pytest.raises(NotExportable, match=r"[Cc]ell 2, line 1"):
             export_magic_cell(shell, "print(b)")
 
     _in_a_loop(session)
