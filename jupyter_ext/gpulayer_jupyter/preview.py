@@ -139,7 +139,11 @@ def _shown(text: str) -> Iterable[str]:
 
 
 def left_behind(export: Export, spec: AnyJob) -> list[str]:
-    """What the program names of this machine's files and nothing sends, with the option that would."""
+    """What the ranks will not find as the kernel does: files that nothing sends, and what a cell did that they do not."""
+    return [*export.left_behind, *_unsent(export, spec)]
+
+
+def _unsent(export: Export, spec: AnyJob) -> list[str]:
     return [hint for hint in export.file_hints if not any(hint.startswith(f"'{path}'") for path in spec.inputs.values())]
 
 

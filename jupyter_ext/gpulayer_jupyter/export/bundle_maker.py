@@ -20,9 +20,10 @@ from gpulayer.errors import InvalidSpec, NotExportable, TooLarge
 from gpulayer.settings import BUNDLE_LIMIT_BYTES
 from gpulayer_jupyter.export.choices import NO_CHOICES, Choices, check_rerun, choose
 from gpulayer_jupyter.export.file_hints import file_hints
-from gpulayer_jupyter.export.forward_pass import KeptPass, no_star_names
+from gpulayer_jupyter.export.forward_pass import no_star_names
 from gpulayer_jupyter.export.history import UNCLEAR
 from gpulayer_jupyter.export.installed_packages import package_versions
+from gpulayer_jupyter.export.kept_pass import KeptPass
 from gpulayer_jupyter.export.local_modules import Loaded, LocalModules, ModuleSearch, nothing_loaded
 from gpulayer_jupyter.export.magic_lines import is_session_only
 from gpulayer_jupyter.export.missing_names import Missing
@@ -73,6 +74,7 @@ class Export:
     Args:
         missing: names that nothing binds, here or in the kernel, and that the program reads in some cases or perhaps never.
         file_hints: one sentence for each text in the program that names a file of this machine which does not travel.
+        left_behind: one sentence for each thing that earlier cells did, that the program may notice, and that does not happen on ranks.
         side_effects: statements of earlier cells whose repetition on every rank somebody would notice, accepted or not.
         untimed: cells with statements among these of which nobody knows how long they took.
     """
@@ -84,6 +86,7 @@ class Export:
     packages: dict[str, str]
     missing: tuple[str, ...]
     file_hints: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
     side_effects: tuple[SideEffect, ...] = ()
     untimed: tuple[int, ...] = ()
 
@@ -155,7 +158,22 @@ def export_cell(
     untimed = dict.fromkeys(
         piece.cell for piece in (history[index] for index in ran) if takes_time(piece) and surroundings.seconds_of(piece) is None
     )
-    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints, effects, tuple(untimed))
+    behind = _left_behind([*history, *cell], found, own_from=len(history))
+    return Export(bundle, main, program, tuple(sorted(modules.names)), packages, missing, hints, behind, effects, tuple(untimed))
+
+
+def _left_behind(pieces: Sequence[Piece], found: Slice, *, own_from: int) -> tuple[str, ...]:
+    travelling = [found.steps[index] for index in (*found.kept, *range(own_from, len(pieces)))]
+    read = set[str]().union(*(step.touches for step in travelling))
+    told: list[str] = []
+    for index in sorted(set[int]().union(*(step.unfinished for step in travelling))):
+        names = ", ".join(f"'{name}'" for name in sorted(found.steps[index].changes & read))
+        told.append(f"{_sentence(pieces[index].place())} raised: what it had done to {names} before that does not happen on the ranks.")
+    told += [
+        f"{_sentence(pieces[index].place())} changes the working directory, which the ranks do not: they stay in the job's folder."
+        for index in sorted(set[int]().union(*(step.unfollowed for step in travelling)))
+    ]
+    return tuple(dict.fromkeys(told))
 
 
 def module_search(surroundings: Surroundings) -> ModuleSearch:

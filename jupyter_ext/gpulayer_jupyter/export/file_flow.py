@@ -61,6 +61,7 @@ class FileFlow:
 
     def __init__(self, given: Iterable[str] = ()) -> None:
         self._given = {PurePath(path).name for path in given}
+        self._given_folders = {part for path in given for part in PurePath(path).parent.parts}
         self._writers: dict[int, frozenset[str]] = {}
         self._folders: dict[int, frozenset[str]] = {}
         self._inside: dict[int, _FileUse] = {}  # definitions: what calling them does
@@ -68,9 +69,13 @@ class FileFlow:
         self._handles: set[int] = set()  # files that are open for writing
         self._moves: list[int] = []  # into folders that the history made
         self._far: list[int] = []  # to places of this machine
+        self._elsewhere: list[int] = []  # into folders that nobody knows
+        self.unfollowed: set[int] = set()
+        """Of these, the ones that the last statement would have noticed."""
 
     def add(self, index: int, nodes: Iterable[ast.AST], depends: Collection[int]) -> set[int]:
         """Take the next statement; returns those that it needs for their files."""
+        self.unfollowed = set()
         node, *others = nodes
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return set()
@@ -103,6 +108,8 @@ class FileFlow:
             needed.update(self._moves)
             if use.reads or use.asks:
                 needed.update(self._far)
+                if use.asks or not parts & self._given:
+                    self.unfollowed = {*self._elsewhere}
         if use.moves:
             self._move(index, parts, into_made=bool(needed), needed=needed)
         if use.writes:
@@ -117,10 +124,13 @@ class FileFlow:
 
     def _move(self, index: int, parts: frozenset[str], *, into_made: bool, needed: set[int]) -> None:
         needed.update(self._moves)
-        if into_made or self._moves:
+        given = bool(parts) and parts <= self._given_folders
+        if into_made or given or self._moves:
             self._moves.append(index)
         elif not parts or any(part.startswith(("/", "~")) for part in parts):
             self._far = [index]
+        else:
+            self._elsewhere.append(index)
 
 
 def _makes_function(node: ast.AST) -> bool:

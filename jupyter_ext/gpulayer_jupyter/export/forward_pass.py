@@ -1,6 +1,6 @@
 """The forward pass over a history: for each name the statements that make up its value, and what each statement depends on.
 
-Kept from export to export, since most of a long history is the same each time. Pure: no shell, no files. Runs in the kernel.
+Pure: no shell, no files. Runs in the kernel.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
 
 from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.class_bodies import changes_when_read, shares_state
@@ -17,7 +16,7 @@ from gpulayer_jupyter.export.effects import Effects, Use, effects_of
 from gpulayer_jupyter.export.file_flow import FileFlow
 from gpulayer_jupyter.export.forking import forked
 from gpulayer_jupyter.export.missing_names import unbound_uses
-from gpulayer_jupyter.export.patches import Patches, roots_of
+from gpulayer_jupyter.export.patches import Patches, added_builtins, roots_of
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.quiet_functions import quiet_uses, returned_names
 from gpulayer_jupyter.export.values import Value, Values
@@ -36,6 +35,8 @@ class Step:
     later_reads: set[str] = field(default_factory=set)
     unbound: list[Use] = field(default_factory=list)
     roots: set[str] = field(default_factory=set)  # libraries that it uses
+    unfinished: set[int] = field(default_factory=set)  # statements that raised, and may have changed what it reads before that
+    unfollowed: set[int] = field(default_factory=set)  # changes of the working directory that it would have noticed
     ambient: bool = False
 
 
@@ -86,6 +87,9 @@ class ForwardPass:
     def add(self, piece: Piece) -> None:
         """Take the next statement."""
         index = len(self.steps)
+        if piece.unfinished:
+            self.steps.append(self._unfinished(index, piece))
+            return
         step = Step(effects_of(piece.node) if piece.run is None else piece.run.effects())
         effects = step.effects
         for name, (origin, is_module) in effects.inner_imports.items():
@@ -100,6 +104,22 @@ class ForwardPass:
         step.ambient |= piece.always
         self.steps.append(step)
 
+    def _unfinished(self, index: int, piece: Piece) -> Step:
+        """A statement that raised travels nowhere; whoever reads what it may have changed is to be told."""
+        effects = effects_of(piece.node)
+        at_once = [use for use in effects.uses if not use.later]
+        uses = (*at_once, *self._called_uses(at_once))
+        changed = {use.name for use in uses if self.values.may_change(use)}.union(*map(self._later_binds, uses), effects.may_bind)
+        if len(piece.spans) > 1:  # one of several statements below a magic, of which nobody knows which one it was
+            changed |= effects.binds
+        touched = set[int]().union(*(self.values[name].objects for name in changed & self.values.keys()))
+        step = Step(Effects())
+        for name, value in self.values.items():
+            if name in changed or (touched & value.objects and not value.atom):
+                value.unfinished |= {index}
+                step.changes.add(name)
+        return step
+
     def _run(self, index: int, step: Step, piece: Piece, at_once: Sequence[Use]) -> None:
         effects = step.effects
         if isinstance(piece.node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -110,10 +130,13 @@ class ForwardPass:
         for names, depends in ((reads, step.depends_at_once), (deep, step.depends)):
             for name in names:
                 depends.update(self.values[name].defs if name in self.values else ())
+        step.unfinished.update(*(self.values[name].unfinished for name in deep if name in self.values))
         step.roots = {origin.partition(".")[0] for origin in effects.origins.values()}
         step.roots.update(*(roots_of(name, self.values) for name in deep))
         self.patches.add(index, (*at_once, *calls), self.values, (use for use in effects.uses if use.later))
-        for needed in self.files.add(index, piece.nodes, step.depends):
+        found_files = self.files.add(index, piece.nodes, step.depends)
+        step.unfollowed = self.files.unfollowed
+        for needed in found_files:
             step.depends.add(needed)
             step.depends_at_once.add(needed)
         changed = {use.name for use in (*at_once, *calls) if self.values.may_change(use)}
@@ -130,6 +153,8 @@ class ForwardPass:
         families = self._draw(index, step, drawing, simple=isinstance(piece.node, ast.Expr), joins=not piece.spared)
         self._change(index, step, changed, calls, at_once, spared=piece.spared)
         self._bind(index, step, piece.node, at_once, calls)
+        for name in added_builtins(piece.node, self.values) - self.values.keys():
+            self.values[name] = Value(defs=[index], objects={index}, later=frozenset(use for use in effects.uses if use.later))
         bound = effects.binds | effects.may_bind | effects.deletes
         for name in bound.union(*(self._later_binds(use) for use in (*at_once, *calls))):
             self._restored.pop(name, None)
@@ -339,48 +364,5 @@ class ForwardPass:
             made.fickle |= before.fickle
             made.returns |= before.returns
             made.part_of |= before.part_of
+            made.unfinished |= before.unfinished
         return made
-
-
-class KeptPass:
-    """The forward pass over what a kernel has run, kept from export to export."""
-
-    def __init__(self) -> None:
-        self._pieces: list[Piece] = []
-        self._given: frozenset[str] = frozenset()
-        self._pass = ForwardPass()
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    def take(self, history: Sequence[Piece], star_names: Callable[[str], Iterable[str]], given: Collection[str] | None = None) -> None:
-        """Go on to the end of this history from where the last one ended, or begin anew where it differs from that.
-
-        Args:
-            history: the statements that ran, in order.
-            star_names: the names that `from module import *` binds.
-            given: paths of files that travel as they are; None: those of the last time.
-        """
-        files = self._given if given is None else frozenset(given)
-        if not self._begins(history, star_names, files):
-            self._pieces, self._given, self._pass = [], files, ForwardPass(star_names, files)
-        try:
-            for piece in history[len(self._pieces) :]:
-                self._pass.add(piece)
-                self._pieces.append(piece)
-        except BaseException:
-            self._pieces, self._pass = [], ForwardPass()  # who stops halfway leaves nothing to go on from
-            raise
-
-    def over(self, history: Sequence[Piece], star_names: Callable[[str], Iterable[str]], given: Collection[str]) -> ForwardPass:
-        """A pass over this history, for its caller to go on with."""
-        begun = self._begins(history, star_names, frozenset(given))
-        found = self._pass.fork() if begun else ForwardPass(star_names, given)
-        for piece in history[len(found.steps) :]:
-            found.add(piece)
-        return found
-
-    def _begins(self, history: Sequence[Piece], star_names: Callable[[str], Iterable[str]], given: frozenset[str]) -> bool:
-        """Whether a pass over this history begins with the one that is kept."""
-        same = len(self._pieces) <= len(history) and all(map(is_, history, self._pieces))
-        return bool(self._pieces) and same and given == self._given and self._pass.holds(star_names)

@@ -17,8 +17,9 @@ from typing import Any
 
 from gpulayer.bundle.executing import executing_place
 from gpulayer_jupyter.export.fit_pieces import load_weights_piece, with_kept_fits
-from gpulayer_jupyter.export.forward_pass import KeptPass, no_star_names
+from gpulayer_jupyter.export.forward_pass import no_star_names
 from gpulayer_jupyter.export.kept_fits import FitFolder, FitLedger, KeptFile
+from gpulayer_jupyter.export.kept_pass import KeptPass
 from gpulayer_jupyter.export.pieces import Piece, ReadCell, Transform, read_cell
 from gpulayer_jupyter.export.run_files import files_that_run
 
@@ -67,7 +68,7 @@ class History:
     _read: dict[int, tuple[tuple[str, int | None, int], ReadCell]] = field(default_factory=dict)
 
     def pieces(self, transform: Transform, *, before: Run | None = None) -> tuple[list[Piece], dict[str, str]]:
-        """Statements that ran, and names that only ranks of earlier jobs bound → where."""
+        """Statements that ran, the ones that raised included, and names that only ranks of earlier jobs bound → where."""
         found: list[Piece] = []
         remote: dict[str, str] = {}
         for position, run in enumerate(self.runs):
@@ -99,7 +100,9 @@ class History:
             read = ReadCell()
         if run.unclear:
             read.pieces = [replace(piece, refusal=UNCLEAR) for piece in read.pieces]
-        read.pieces = [*run.with_fits(read.pieces), *run.afterwards]
+        # What a fit left that was interrupted is known; see `fit_pieces.py`.
+        unfinished = read.unfinished if run.fits is None else []
+        read.pieces = [*run.with_fits(read.pieces), *unfinished, *run.afterwards]
         self._read[position] = (key, read)
         return read
 

@@ -111,7 +111,8 @@ def _folder(line: str) -> Magic:
     if not folder or folder.startswith("-") or "$" in folder or "{" in folder:
         return Magic(refusal=_refusal("run_line_magic", ["cd"]))
     plain = f"{folder!r}" if not folder.startswith("~") else f"__import__('os').path.expanduser({folder!r})"
-    return Magic(source=f"__import__('os').chdir({plain})")
+    # As in the notebook, a folder that is not there is said and changes nothing.
+    return Magic(source=f"try:\n    __import__('os').chdir({plain})\nexcept OSError:\n    print(__import__('sys').exc_info()[1])")
 
 
 def _environment(name: str, line: str) -> Magic:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from gpulayer_jupyter.export.effects import Effects, Use
 
 MODULE_NAMES = frozenset({"__name__", "__file__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__", "__annotations__"})
-_IPYTHON_BUILTINS = frozenset({"get_ipython"})
+_BUILTINS = frozenset(dir(builtins)) - {"get_ipython"}
+"""As they are before a cell adds one."""
 _BIND_ANYTHING = frozenset({"exec", "eval", "globals", "locals", "vars"})
 _CATCH_NAME_ERRORS = frozenset({"NameError", "Exception", "BaseException"})
 
@@ -33,7 +34,7 @@ class Missing:
 
 def is_builtin(name: str) -> bool:
     """Whether plain Python knows the name without anybody binding it."""
-    return name in MODULE_NAMES or (hasattr(builtins, name) and name not in _IPYTHON_BUILTINS) or name == "display"
+    return name in MODULE_NAMES or name in _BUILTINS or name == "display"
 
 
 def unbound_uses(effects: Effects, bound: Collection[str]) -> list[Use]:

@@ -6,6 +6,7 @@ kernel.
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -62,6 +63,20 @@ class Patches:
                 yield from indices
 
 
+def added_builtins(node: ast.stmt, values: Values) -> set[str]:
+    """The names that every cell and module knows after this statement: `builtins.shout = print`."""
+
+    def is_builtins(owner: ast.expr) -> bool:
+        return isinstance(owner, ast.Name) and owner.id in values and values[owner.id].origin == "builtins"
+
+    match node:
+        case ast.Assign(targets=targets):
+            return {target.attr for target in targets if isinstance(target, ast.Attribute) and is_builtins(target.value)}
+        case ast.Expr(value=ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), _])) if is_builtins(owner):
+            return {name}
+    return set()
+
+
 def _is_known(root: str) -> bool:
     return root in _SELF_CONTAINED or root in sys.stdlib_module_names
 
@@ -93,7 +108,7 @@ def _changes(use: Use, values: Values) -> bool:
     if use.name not in values:
         return False
     if use.how == "changed":
-        return bool(use.path)
+        return bool(use.path) or values[use.name].kind == "module"  # `vars(module)["x"] = 1`
     if use.how == "argument":
         return use.callee in (("setattr",), ("delattr",))
     if use.how == "method" and values[use.name].kind == "module" and not use.result_used:

@@ -10,7 +10,7 @@ import difflib
 import io
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpulayer.bundle.executing import Position
@@ -41,6 +41,7 @@ class Piece:
         spared: names that count as unchanged by this statement.
         replays: set where a `Trainer.fit` ran in it: the files that stand for the fit, or none where it trains again.
         run: the file that a `%run` stands for.
+        unfinished: it raised: nobody knows what of it has happened.
     """
 
     cell: int
@@ -56,6 +57,7 @@ class Piece:
     spared: frozenset[str] = frozenset()
     replays: tuple[str, ...] | None = None
     run: RunFile | None = None
+    unfinished: bool = False
 
     @property
     def nodes(self) -> tuple[ast.AST, ...]:
@@ -84,9 +86,16 @@ class Piece:
 
 @dataclass(slots=True)
 class ReadCell:
-    """What a cell's text holds. `remote`: names that a `%%gpulayer` cell bound on its ranks → where."""
+    """What a cell's text holds.
+
+    Args:
+        pieces: the statements that ran, in order.
+        unfinished: the one that raised, or those below the magic that did.
+        remote: names that a `%%gpulayer` cell bound on its ranks → where.
+    """
 
     pieces: list[Piece] = field(default_factory=list)
+    unfinished: list[Piece] = field(default_factory=list)
     remote: dict[str, str] = field(default_factory=dict)
 
 
@@ -132,11 +141,13 @@ def read_cell(
         # NUL bytes, half a surrogate pair, and what is nested deeper than Python's own parser goes.
         raise NotExportable(f"Cell {cell}, line {first_line}: Python can't read this cell: {error or 'it is nested too deep'}.") from None
     for node, first, source in _segments(text, tree):
-        if failed_line is not None and (node.end_lineno or node.lineno) >= failed_line:
-            break
         line = first_line - 1 + lines(first)
         here = (*spans, _span(node))
         magic = magic_lines.interpret(node, files)
+        if failed_line is not None and (node.end_lineno or node.lineno) >= failed_line:
+            failed = Piece(cell, line, source, node, first, spans=here, unfinished=True)
+            read.unfinished = [failed] if magic is None else _below(failed, magic, transform, files)
+            break
         if magic is None:
             read.pieces.append(Piece(cell, line, source, node, first, spans=here))
         elif magic.body is not None:
@@ -154,6 +165,7 @@ def read_cell(
                 read.remote.update(_bindings(inner))
             else:
                 read.pieces.extend(inner.pieces)
+                read.unfinished.extend(inner.unfinished)
                 read.remote.update(inner.remote)
         elif magic.source is not None:
             try:
@@ -178,6 +190,17 @@ def read_cell(
         elif magic.refusal is not None:
             read.pieces.append(Piece(cell, line, source, node, first, magic.refusal, spans=here))
     return read
+
+
+def _below(failed: Piece, magic: magic_lines.Magic, transform: Transform, files: Mapping[str, bytes]) -> list[Piece]:
+    """The statements of a magic's text that raised; what is refused there or can't be read has bound nothing that Python knows of."""
+    if magic.body is None or magic.is_remote:
+        return []
+    try:
+        inner = read_cell(magic.body, cell=failed.cell, transform=transform, first_line=failed.line, spans=failed.spans, files=files)
+    except (SyntaxError, NotExportable):
+        return []
+    return [replace(piece, line=failed.line, first=piece.node.lineno, unfinished=True) for piece in inner.pieces]
 
 
 def _at(error: SyntaxError, cell: int, line: int) -> SyntaxError:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpulayer_jupyter.export.forward_pass import ForwardPass, KeptPass, Step, no_star_names
+from gpulayer_jupyter.export.forward_pass import ForwardPass, Step, no_star_names
+from gpulayer_jupyter.export.kept_pass import KeptPass
 from gpulayer_jupyter.export.missing_names import Missing, missing_names
 from gpulayer_jupyter.export.pieces import Piece
 

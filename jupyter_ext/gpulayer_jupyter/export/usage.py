@@ -98,7 +98,7 @@ class UsageReader:
             elif isinstance(parent, ast.Call) and parent.func is node:
                 last = node.attr if isinstance(node, ast.Attribute) else None
                 if self._is_stored_into(parent):
-                    return Usage("changed", (*path, "()"), result_used=False)  # `getcontext().prec = 12`
+                    return Usage("changed", (*path, "()"), result_used=False, chained=True)  # `getcontext().prec = 12`
                 if node is name:
                     return Usage("called", result_used=self._result_used(parent), chained=self._is_called_on(parent))
                 if last in VIEW_METHODS:

@@ -35,6 +35,7 @@ class Value:
         fickle: of an object: looking up a part of it may change it; of a class: of its objects.
         returns: of a function: global names whose values it hands out.
         part_of: modules of nobody knows whom whose own objects it may be.
+        unfinished: statements that raised and may have changed it before that.
         quiet: of a function: what it does with what it is given and with global names; None where it may change that.
     """
 
@@ -52,6 +53,7 @@ class Value:
     fickle: bool = False
     returns: frozenset[str] = frozenset()
     part_of: frozenset[str] = frozenset()
+    unfinished: frozenset[int] = frozenset()
     quiet: tuple[Use, ...] | None = None
 
 

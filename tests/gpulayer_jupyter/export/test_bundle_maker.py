@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from gpulayer_jupyter.export import bundle_maker
+from gpulayer_jupyter.export.bundle_maker import Surroundings, export_cell
 from gpulayer_jupyter.export.history import runs_of
-from support.notebook import export_after, text_of
+from gpulayer_jupyter.export.pieces import read_cell
+from support.notebook import export_after, text_of, transform
 
 from gpulayer import settings
 from gpulayer.errors import NotExportable, TooLarge
@@ -93,3 +95,42 @@ def test_too_large_names_the_largest_files(tmp_path: Path, monkeypatch: pytest.M
     assert refused.value.found.count(".bin") == 10
     assert refused.value.found.startswith("pkg/data11.bin")
     assert settings.BUNDLE_LIMIT_BYTES == 256 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("cells", "failed", "body", "told"),
+    [
+        (["done = []", "for v in (1, 0):\n    done.append(6 // v)"], 2, "print(done)", "Cell 2, line 1 raised: what it had done to 'done'"),
+        (
+            ["s = {'n': 0}\ndef f():\n    s['n'] = 1\n    1 / 0", "f()"],
+            1,
+            "t = s\nprint(t)",
+            "Cell 2, line 1 raised: what it had done to 's'",
+        ),
+        (["d = []\ne = d", "d.append(1 / 0)"], 1, "print(e)", "Cell 2, line 1 raised: what it had done to 'd', 'e'"),
+        (["d = []", "%%time\nd.append(1)\n1 / 0"], 1, "print(d)", "Cell 2, line 1 raised: what it had done to 'd'"),
+        (["d = []", "d.append(1 / 0)", "d = [2]"], 1, "print(d)", ""),
+        (["d = []\ne = 1", "d.append(1 / 0)"], 1, "print(e)", ""),
+        (["d = 1", "d = 1 / 0"], 1, "print(d)", ""),
+        (["import os\nos.chdir('data')"], None, "print(open('vals.txt').read())", "Cell 1, line 2 changes the working directory"),
+        (["import os\nos.chdir('data')"], None, "print(1)", ""),
+    ],
+)
+def test_what_cells_did_and_ranks_do_not_is_said_to_whoever_may_notice(cells: list[str], failed: int | None, body: str, told: str) -> None:
+    history = runs_of(cells)
+    if failed is not None:
+        history.runs[1].failed_line = failed
+    behind = export_after(history, body).left_behind
+    assert [line[: len(told)] for line in behind] == ([told] if told else [])
+
+
+def test_a_folder_that_input_files_lie_in_is_gone_into(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/vals.txt").write_text("7")
+    pieces, _ = runs_of(["import os\nos.chdir('data')", "v = int(open('vals.txt').read())", "os.chdir('..')"]).pieces(transform)
+    body = read_cell("print(v)", cell=4, transform=transform).pieces
+    export = export_cell(pieces, body, Surroundings(folder=tmp_path), given=["data/vals.txt"])
+    assert export.left_behind == ()
+    assert "os.chdir('data')" in text_of(export)
+    body = read_cell("print(v, open('new.txt', 'w'))", cell=4, transform=transform).pieces
+    assert text_of(export_cell(pieces, body, Surroundings(folder=tmp_path), given=["data/vals.txt"])).count("os.chdir(") == 2

@@ -50,7 +50,7 @@ def _times_of(shell: InteractiveShell) -> StatementTimes:
 def _seconds(shell: InteractiveShell, times: StatementTimes) -> list[tuple[str, float | None]]:
     pieces, _ = recorder_of(shell).history.pieces(shell.input_transformer_manager.transform_cell)
     seconds_of = times.lookup()
-    return [(piece.place(), seconds_of(piece)) for piece in pieces]
+    return [(piece.place(), seconds_of(piece)) for piece in pieces if not piece.unfinished]
 
 
 def test_each_statement_has_its_own(shell: InteractiveShell, times: StatementTimes) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pytest
-from gpulayer_jupyter.export.forward_pass import KeptPass
 from gpulayer_jupyter.export.history import runs_of
+from gpulayer_jupyter.export.kept_pass import KeptPass
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.slicer import Slice, slice_pieces
 from support.histories.maker import EDIT, make_history
