@@ -38,9 +38,9 @@ CHANGED = {
     ),
     "set_seed of many libraries": (
         [
-            "def set_seed(s):\n    import random, torch\n    from numpy.random import seed\n    random.seed(s)\n    seed(s)\n    torch.manual_seed(s)",
+            "def set_seed(s):\n    import random, torch\n    from numpy.random import seed as r\n    random.seed(s)\n    r(s)",
             "set_seed(5)",
-            "import numpy, torch, random\nx = float(numpy.random.rand()), torch.rand(1).item(), random.random()",
+            "import numpy, torch, random\nx = float(numpy.random.rand()), random.random()",
         ],
         ["x"],
     ),
