@@ -5,6 +5,8 @@ Pure but for reading the files of local modules; no shell. Runs in the kernel.
 
 from __future__ import annotations
 
+import builtins
+import difflib
 import hashlib
 import platform
 import sys
@@ -243,15 +245,26 @@ def _check_missing(
                 f"'{name.name}' ({piece.place(name.line)}) was made in a %%gpulayer cell ({remote[name.name]}), which ran on ranks only.",
                 fix=f"Move it into a cell without %%gpulayer and run that, or have its value brought back there: --fetch {name.name}.",
             )
+        if name.deleted is not None and name.certain and name.name not in bound:
+            raise NotExportable(
+                f"'{name.name}' ({piece.place(name.line)}) was deleted in {pieces[name.deleted].place()}, and nothing binds it after that.",
+                fix="Bind it again, or take the line that reads it out.",
+            )
         if name.name in bound or (name.piece < own_from and name.certain):
             raise _not_rebuilt(name, piece)
         if name.certain:
             raise NotExportable(
                 f"'{name.name}' ({piece.place(name.line)}) is bound nowhere: in no cell that this kernel ran, nor in Python itself.",
-                fix="Check how it is written, or bind it in a cell.",
+                fix=f"{_did_you_mean(name.name, found, bound)}Check how it is written, or bind it in a cell.",
             )
         nowhere.append(name.name)
     return tuple(nowhere)
+
+
+def _did_you_mean(name: str, found: Slice, bound: Collection[str]) -> str:
+    known = [other for other in {*found.defs, *bound} if other.isidentifier() and not other.startswith("_")]
+    close = difflib.get_close_matches(name, [*sorted(known), *dir(builtins)], n=1)
+    return f"Did you mean '{close[0]}'? " if close else ""
 
 
 def _not_rebuilt(name: Missing, piece: Piece) -> NotExportable:

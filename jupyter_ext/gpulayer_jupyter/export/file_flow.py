@@ -30,6 +30,7 @@ _FOLDERS = frozenset({"mkdir", "makedirs", "mkdtemp", "TemporaryDirectory", "cop
 _WORDS_ASK = "getcwd cwd abspath resolve absolute realpath"
 _ASK = frozenset(_WORDS_ASK.split())
 _MODE = re.compile(r"[rwaxbtU+]{1,4}")
+_FILE = re.compile(r"(?!\w+://)[^\n]*\w\.\w{1,5}")
 _BODIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _PATHS = frozenset({"Path", "PurePath", "join", "expanduser", "abspath", "resolve", "joinpath", "with_suffix", "with_name"})
 
@@ -144,10 +145,15 @@ def _is_path(node: ast.expr) -> bool:
         case ast.BinOp(op=ast.Div()):
             return True
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            return name in _PATHS
+            return name in _PATHS or any(isinstance(given, ast.Constant) and _names_file(given.value) for given in node.args)
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return bool(parts) and all(map(_is_path, parts))
     return False
+
+
+def _names_file(text: object) -> bool:
+    """`path = download(url, "digits.csv")`: the call gives a path to what it was told."""
+    return isinstance(text, str) and _FILE.fullmatch(text) is not None
 
 
 _known_uses: WeakKeyDictionary[ast.AST, dict[bool, _FileUse]] = WeakKeyDictionary()

@@ -34,6 +34,7 @@ class Step:
     changes: set[str] = field(default_factory=set)
     later_reads: set[str] = field(default_factory=set)
     unbound: list[Use] = field(default_factory=list)
+    deleted: dict[str, int] = field(default_factory=dict)  # names that it reads → the statement that deleted them
     roots: set[str] = field(default_factory=set)  # libraries that it uses
     unfinished: set[int] = field(default_factory=set)  # statements that raised, and may have changed what it reads before that
     unfollowed: set[int] = field(default_factory=set)  # changes of the working directory that it would have noticed
@@ -95,7 +96,9 @@ class ForwardPass:
         for name, (origin, is_module) in effects.inner_imports.items():
             self.values.setdefault(name, Value(defs=[], kind="module" if is_module else "imported", origin=origin))
         at_once = [use for use in effects.uses if not use.later]
-        step.unbound = unbound_uses(effects, self.values)
+        known = {use.name: self.values[use.name] for use in effects.uses if use.name in self.values}
+        step.deleted = {name: value.defs[-1] for name, value in known.items() if value.deleted}
+        step.unbound = unbound_uses(effects, known.keys() - step.deleted.keys())
         step.later_reads = {use.name for use in effects.uses if use.later}
         if piece.restores:
             self._restore(index, step, piece.restores)
@@ -339,7 +342,7 @@ class ForwardPass:
                 made.objects, made.later, made.later_binds, made.families = set(), frozenset(), frozenset(), frozenset()
             self.values[name] = self._joined(name, made, index, certain=name in effects.binds)
         for name in effects.deletes:
-            self.values[name] = Value(defs=[*step.depends_at_once, index])
+            self.values[name] = Value(defs=[*step.depends_at_once, index], deleted=isinstance(node, ast.Delete))
 
     def _joined(self, name: str, made: Value, index: int, *, certain: bool) -> Value:
         before = self.values.get(name)

@@ -25,6 +25,9 @@ CALL_ARGUMENTS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "
 _WORDS_ATOM_MAKERS = """
 abs bool chr complex float hash hex id int len ord repr round str
 """
+DRAWING = frozenset({"matplotlib", "seaborn", "plotly"})
+"""Their objects look at what they are given, and leave it."""
+_ITERATORS = frozenset({"nditer", "ndenumerate", "ndindex", "fromiter", "open"})
 ATOM_MAKERS = frozenset(_WORDS_ATOM_MAKERS.split())
 
 _PURE_PREFIXES = (
@@ -70,6 +73,13 @@ def leaves_arguments(callee: str) -> bool:
     if callee.startswith("torch.") and (last.endswith("_") or callee.startswith("torch.autograd")):
         return False
     return callee.startswith(_PURE_PREFIXES)
+
+
+def makes_container(call: str) -> bool:
+    """Whether a library call makes an array, tensor or table, which going through does not use up."""
+    root, _, rest = call.partition(".")
+    last = rest.rpartition(".")[2]
+    return root in ("numpy", "torch", "pandas") and bool(rest) and not rest.startswith(("utils.", "random.")) and last not in _ITERATORS
 
 
 def uses_up_iterators(builtin: str) -> bool:

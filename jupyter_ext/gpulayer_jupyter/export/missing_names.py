@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpulayer_jupyter.export.effects import Effects, Use
@@ -24,12 +24,14 @@ class Missing:
         piece: index of the statement.
         line: in the piece's parsed text.
         certain: the statement can't run without it; else it is read when a function is called, in a branch, or perhaps never.
+        deleted: index of the statement that deleted it.
     """
 
     name: str
     piece: int
     line: int
     certain: bool
+    deleted: int | None = None
 
 
 def is_builtin(name: str) -> bool:
@@ -47,7 +49,12 @@ def unbound_uses(effects: Effects, bound: Collection[str]) -> list[Use]:
 
 
 def missing_names(
-    nodes: Sequence[ast.stmt], effects: Sequence[Effects], unbound: Sequence[Sequence[Use]], needed: Sequence[int], bound: Collection[str]
+    nodes: Sequence[ast.stmt],
+    effects: Sequence[Effects],
+    unbound: Sequence[Sequence[Use]],
+    deleted: Sequence[Mapping[str, int]],
+    needed: Sequence[int],
+    bound: Collection[str],
 ) -> list[Missing]:
     """The missing names of the needed statements, each once.
 
@@ -55,6 +62,7 @@ def missing_names(
         nodes: all statements of history and cell.
         effects: theirs.
         unbound: their `unbound_uses`.
+        deleted: for each, the names among these that were deleted → the statement that did it.
         needed: indices of those that travel.
         bound: names that something binds.
     """
@@ -70,7 +78,9 @@ def missing_names(
             if not certain and use.name in effects[index].binds | effects[index].may_bind:
                 continue  # `try: x` with `except NameError: x = …`
             if use.name not in found or (certain and not found[use.name].certain):
-                found[use.name] = Missing(use.name, index, use.line, certain=certain and use.name not in somewhere)
+                gone = deleted[index].get(use.name)
+                surely = certain and (use.name not in somewhere or gone is not None)
+                found[use.name] = Missing(use.name, index, use.line, certain=surely, deleted=gone)
     for index in needed:
         for use in effects[index].uses:
             if use.later and use.name not in bound and not is_builtin(use.name) and use.name not in found:

@@ -64,6 +64,7 @@ def slice_pieces(
                 [piece.node for piece in pieces],
                 [step.effects for step in flow.steps],
                 [step.unbound for step in flow.steps],
+                [step.deleted for step in flow.steps],
                 sorted(needed),
                 flow.values,
             )

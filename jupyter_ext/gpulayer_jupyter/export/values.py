@@ -36,6 +36,7 @@ class Value:
         returns: of a function: global names whose values it hands out.
         part_of: modules of nobody knows whom whose own objects it may be.
         unfinished: statements that raised and may have changed it before that.
+        deleted: there is no such name any more.
         quiet: of a function: what it does with what it is given and with global names; None where it may change that.
     """
 
@@ -54,6 +55,7 @@ class Value:
     returns: frozenset[str] = frozenset()
     part_of: frozenset[str] = frozenset()
     unfinished: frozenset[int] = frozenset()
+    deleted: bool = False
     quiet: tuple[Use, ...] | None = None
 
 
@@ -105,7 +107,9 @@ class Values(dict[str, Value]):
             return len(callee) == 1 and callee[0] in libraries.PURE_BUILTINS
         if value.kind == "def" and len(callee) == 1:
             return self._is_quiet(callee[0], frozenset())
-        return value.origin is not None and libraries.leaves_arguments(".".join((value.origin, *callee[1:])))
+        if value.origin is None:
+            return bool(value.roots) and value.roots <= libraries.DRAWING and len(callee) > 1  # `axes.plot(frame.x)`
+        return libraries.leaves_arguments(".".join((value.origin, *callee[1:])))
 
     def may_change(self, use: Use) -> bool:
         value = self.get(use.name)
@@ -154,6 +158,18 @@ class Values(dict[str, Value]):
             return (known.fickle and known.kind == wanted) or (known.origin == _DEFAULTDICT and made is not node.value)
         return isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name) and self._origin_of(made) == _DEFAULTDICT
 
+    def _dotted_call(self, call: ast.Call) -> str:
+        """The dotted name of what is called, keywords behind it; empty where it was not imported."""
+        path: list[str] = []
+        node = call.func
+        while isinstance(node, ast.Attribute):
+            path.insert(0, node.attr)
+            node = node.value
+        origin = self[node.id].origin if isinstance(node, ast.Name) and node.id in self else None
+        if not origin or any(keyword.arg in ("chunksize", "iterator") for keyword in call.keywords):
+            return ""
+        return ".".join((origin, *path))
+
     def _origin_of(self, node: ast.Attribute) -> str:
         value = self.get(node.value.id) if isinstance(node.value, ast.Name) else None
         return f"{value.origin}.{node.attr}" if value is not None and value.origin else ""
@@ -193,14 +209,15 @@ class Values(dict[str, Value]):
             called = called.value
         return isinstance(called, ast.Name) and called.id in self and self.leaves_arguments((called.id, *parts))
 
-    @staticmethod
-    def is_container(node: ast.stmt) -> bool:
+    def is_container(self, node: ast.stmt) -> bool:
         """Whether what the statement binds is surely a list or the like."""
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not _binds_whole(node):
             return False
         kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp, ast.Tuple)
-        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
-            return node.value.func.id in ("list", "dict", "set", "tuple", "sorted", "range", "frozenset")
+        if isinstance(node.value, ast.Call):
+            called = getattr(node.value.func, "id", "")
+            own = called in ("list", "dict", "set", "tuple", "sorted", "range", "frozenset") and called not in self
+            return own or libraries.makes_container(self._dotted_call(node.value))
         return isinstance(node.value, kinds)
 
     def atoms_of(self, node: ast.stmt) -> set[str]:

@@ -134,3 +134,16 @@ def test_a_folder_that_input_files_lie_in_is_gone_into(tmp_path: Path) -> None:
     assert "os.chdir('data')" in text_of(export)
     body = read_cell("print(v, open('new.txt', 'w'))", cell=4, transform=transform).pieces
     assert text_of(export_cell(pieces, body, Surroundings(folder=tmp_path), given=["data/vals.txt"])).count("os.chdir(") == 2
+
+
+def test_a_name_that_was_deleted_is_told_with_the_place_where_it_was() -> None:
+    with pytest.raises(NotExportable, match=r"'b' \(cell 2, line 2\) was deleted in cell 1, line 2"):
+        export_after(["b = 2\ndel b"], "print(b)")
+    export_after(["b = 2\ndel b\nb = 3"], "print(b)")
+    export_after(["b = 2\nif b > 2:\n    del b"], "print(b)")
+
+
+def test_a_name_that_is_nearly_one_of_the_kernels() -> None:
+    for body, close in (("trian(1)", "train"), ("pritn(1)", "print")):
+        with pytest.raises(NotExportable, match=f"Did you mean '{close}'"):
+            export_after(["def train(x):\n    return x"], body)

@@ -22,6 +22,10 @@ WRITE = "with open('a.txt', 'w') as out:\n    out.write('1')"
             ["def save(where):\n    open(where, 'w').write('1')", "save('a.txt')", "save('b.txt')"],
             "print(open('a.txt').read())", "'a.txt'", "'b.txt'",
         ),
+        (
+            ["from lib import fetch", "open('log.txt', 'a').write('1')", "path = fetch('https://host/x.csv', 'copy.csv')"],
+            "print(open(path).read())", "copy.csv", "log.txt",
+        ),
         (["out = open('a.txt', 'w')", "out.write('1')", "out.close()"], "print(open('a.txt').read())", "out.close()", "nothing"),
         (["open('a.csv', 'w').write('1')", WRITE], "import glob\nprint(glob.glob('*.csv'))", "a.csv", "a.txt"),
         (["import os\nos.makedirs('work')", "os.chdir('work')"], "open('x', 'w')", "chdir", "nothing"),

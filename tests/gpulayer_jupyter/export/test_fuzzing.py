@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -151,7 +152,8 @@ def _export(shell: Any, history: list[str], body: str) -> None:
         return
     program = made.program
     for name, text in program.files.items():
-        compile(text.encode(), name, "exec", dont_inherit=True)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if name == "cell.py" else 0  # as main.py compiles it
+        compile(text.encode(), name, "exec", flags, dont_inherit=True)
     made.bundle.digest()
 
 

@@ -123,6 +123,8 @@ def test_an_object_of_a_local_module_is_the_same_under_every_name(change: str, t
         (["import torch\noptim = torch.optim\ncfg = 1", "optim.SGD([torch.zeros(1)], lr=1)"], "SGD("),
         (["class P:\n    w = 1\n    @property\n    def area(self):\n        return self.w * 2", "cfg = P()", "print(cfg.area)"], "print("),
         (["cfg = [1]", "print(1 in cfg)"], "print("),
+        (["import matplotlib.pyplot as plt\ncfg = open('x').read()", "fig, ax = plt.subplots()\nax.plot(cfg.v, cfg.w)"], "plt.subplots"),
+        (["import numpy as np\ncfg = np.arange(3)", "print(len(cfg), sum(cfg), max(cfg))"], "print("),
         (["class Net:\n    def run(self):\n        return 1\ncfg = Net()", "Net().run()"], "Net().run"),
     ],
 )  # fmt: skip
