@@ -20,8 +20,8 @@ _BOOT = re.compile(r"@[0-9a-f]{1,8}(?=,|$)")
 def job_failed(status: JobStatus, place: Place = file_and_line) -> JobFailed:
     """The error for a job that has ended without success.
 
-    Line by line: the guilty; how the other ranks ended and what they were doing, where there were any; what the guilty one
-    raised and where, if it did; where its output is.
+    Line by line: the guilty; how the other ranks ended and what they were doing, where there were any; how a module that was
+    missing would get there; what the guilty one raised and where, if it did; where its output is.
 
     Args:
         status: the job's last record.
@@ -29,7 +29,7 @@ def job_failed(status: JobStatus, place: Place = file_and_line) -> JobFailed:
     """
     failure = status.failure
     error = JobFailed(
-        "\n".join([f"Job {status.job_id} {status.name!r} {what_happened(status)}", *other_ranks(status, place)]),
+        "\n".join([f"Job {status.job_id} {status.name!r} {what_happened(status)}", *other_ranks(status, place), *_missing_module(failure)]),
         fix="\n".join(
             [*_reason(status, place), f"Its output: {logs_command(status.job_id, failure.rank if failure is not None else None)}"]
         ),
@@ -109,6 +109,17 @@ def raised_text(failure: Failure) -> str | None:
 def _error_line(error: RankError) -> str:
     message = error.message.strip().splitlines()
     return f"{error.type}: {message[0]}" if message else error.type
+
+
+def _missing_module(failure: Failure | None) -> list[str]:
+    """How a module that the guilty rank did not find would get there: a line, or none. Of one inside a package, the package is there."""
+    if failure is None or failure.error is None or failure.error.type != "ModuleNotFoundError":
+        return []
+    missing = re.fullmatch(r"No module named ('[^'.]+')", failure.error.message.strip())
+    if missing is None:
+        return []
+    brings = f"If the worker lacks a package {missing[1]}, --requirements FILE brings it"
+    return [f"{brings}; a module of your own travels from the project's folder."]
 
 
 def signal_name(number: int) -> str:

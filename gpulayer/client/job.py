@@ -34,7 +34,7 @@ from gpulayer.protocol import (
     ReadLogs,
     ReadMetrics,
 )
-from gpulayer.settings import LONG_POLL_SECONDS, value_limit_bytes
+from gpulayer.settings import LONG_POLL_SECONDS
 from gpulayer.spec import DistributedJob
 from gpulayer.states import JobState
 
@@ -312,13 +312,14 @@ class Job:
         Dataclasses are rebuilt from the classes of the same names here: those of the program's own in `__main__`.
 
         Raises:
+            InvalidSpec: GPULAYER_VALUE_LIMIT_MB is no positive number.
             NotFound: it sent none; only a job that succeeded does.
         """
-        from gpulayer.client.values import read_values  # few jobs send any
+        from gpulayer.client.values import read_values, value_limit  # few jobs send any
 
         nodes = self.outputs_by_node()
         namespace = vars(sys.modules["__main__"])
-        return read_values(self._client.transport, nodes[0] if nodes else (), most_bytes=value_limit_bytes(), namespace=namespace)
+        return read_values(self._client.transport, nodes[0] if nodes else (), most_bytes=value_limit(), namespace=namespace)
 
     def outputs_by_node(self) -> list[tuple[OutputFile, ...]]:
         """Each node's output files, as the nodes named them."""

@@ -15,6 +15,8 @@ from gpulayer.errors import InvalidSpec
 LARGEST_BYTES = 256 * 1024
 _MOST_FILES = 20
 _COMMENT = re.compile(r"(^|\s)#.*$")
+_SECRETS = re.compile(r"(?<=://)[^/\s]+(?=@)|(?<=\S\?)[^\s#'\"]*=[^\s#'\"]*")
+"""Who asks, in front of a host's name, and what stands behind a question mark in an address: a signature, a token."""
 _PROJECT_FILES = (".whl", ".zip", ".tar.gz", ".tar.bz2", ".tar.xz")
 
 
@@ -30,17 +32,26 @@ def read_requirements(path: Path) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def without_secrets(text: str) -> str:
+    """The text for people to read, in logs too: without what addresses in it say of whoever may use them."""
+    return _SECRETS.sub("****", text)
+
+
 def _lines_of(path: Path, above: list[Path], count: list[int]) -> Iterator[str]:
     count[0] += 1
     if path.resolve() in above or count[0] > _MOST_FILES:
         raise InvalidSpec("A requirements file names itself, or too many others.", asked=str(path))
     for number, line in _logical_lines(_read(path)):
         option, value = _option(line)
-        where = f"{path} line {number}: {line}"
+        where = f"{path} line {number}: {without_secrets(line)}"
+        if option in ("-r", "--requirement") and "://" in value:
+            raise InvalidSpec("A requirements file of another machine is not read.", asked=where, fix="Fetch it, and name the copy.")
         if option in ("-r", "--requirement"):
             yield from _lines_of(path.parent / value, [*above, path.resolve()], count)
         elif option in ("-c", "--constraint"):
             raise InvalidSpec("A constraints file does not travel.", asked=where, fix="Write its versions into the requirements file.")
+        elif option in ("-e", "--editable") and "://" in value:
+            raise InvalidSpec("An editable package does not travel.", asked=where, fix="Take the -e out: it is installed from there.")
         elif option in ("-e", "--editable") or (option is None and _is_path(line)):
             raise InvalidSpec(
                 "A package of this machine does not travel with the requirements.",
@@ -58,7 +69,12 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(LARGEST_BYTES + 1)
     except OSError as error:
-        raise InvalidSpec("The requirements file can't be read.", asked=str(path), found=error.strerror or str(error)) from error
+        raise InvalidSpec(
+            "The requirements file can't be read.",
+            asked=str(path),
+            found=f"{error.strerror or error}: {path.absolute()}",
+            fix="Name a file with a requirement a line, as pip reads it.",
+        ) from error
     if len(data) > LARGEST_BYTES:
         raise InvalidSpec("The requirements file is too large.", asked=str(path), found=f"more than {LARGEST_BYTES // 1024} KB")
     try:

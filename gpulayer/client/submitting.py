@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpulayer.bundle.archive import Bundle
 from gpulayer.client.client import Client
 from gpulayer.client.job import Job
+from gpulayer.client.uploads import check_given
 from gpulayer.protocol import WorkerStatus
 from gpulayer.spec import AnyJob
 
@@ -32,6 +33,7 @@ def submit_with_workers(client: Client, spec: AnyJob, *, source: Bundle | None =
     Raises:
         GPUlayerError: as `Client.submit`.
     """
+    check_given(spec)
     started = client.start_workers_for(spec)
     return Submitted(client.submit(spec, source=source, lease_seconds=lease_seconds), tuple(started))
 

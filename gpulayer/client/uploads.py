@@ -15,13 +15,25 @@ from gpulayer.protocol import Digest, InputFile, SubmitJob
 from gpulayer.spec import AnyJob
 
 
+def check_given(spec: AnyJob) -> None:
+    """Refuse requirements and inputs that can't travel, before anything is started or sent.
+
+    Raises:
+        InvalidSpec: naming the input that is missing, or is neither a file nor a folder; as of requirements.
+    """
+    if spec.requirements is not None:
+        read_requirements(Path(spec.requirements).expanduser())
+    for name, given in spec.inputs.items():
+        _check_input(name, given)
+
+
 def upload_request(store: Store, spec: AnyJob, source: Bundle | None, key: str, lease_seconds: float | None) -> SubmitJob:
     """Store what the job needs, and say in which request it is submitted under this key.
 
     Raises:
         InvalidSpec: as of inputs and requirements.
     """
-    # First: a line that means nothing elsewhere is told before anything is sent.
+    check_given(spec)
     requirements = upload_requirements(store, spec.requirements)
     return SubmitJob(
         spec=spec,
@@ -65,20 +77,25 @@ def upload_requirements(store: Store, path: str | None) -> Digest | None:
 
 
 def _upload_input(store: Store, name: str, given: str) -> InputFile:
-    path = Path(given).expanduser()
+    path = _check_input(name, given)
     if path.is_dir():
         digest, size = _upload_archive(store, collect_folder(path))
         return InputFile(sha256=digest, size_bytes=size, link=_link(path), archive=True)
-    if not path.is_file():
+    digest, size = file_digest(path)
+    store.put_artifact(path, digest)
+    return InputFile(sha256=digest, size_bytes=size, link=_link(path))
+
+
+def _check_input(name: str, given: str) -> Path:
+    path = Path(given).expanduser()
+    if not (path.is_dir() or path.is_file()):
         raise InvalidSpec(
             f"The input {name!r} is not there." if not path.exists() else f"The input {name!r} is neither a file nor a folder.",
             asked=f"{name}={given}",
             found=f"nothing at {path.absolute()}" if not path.exists() else f"{path.absolute()}",
             fix="Name a file or folder on this machine.",
         )
-    digest, size = file_digest(path)
-    store.put_artifact(path, digest)
-    return InputFile(sha256=digest, size_bytes=size, link=_link(path))
+    return path
 
 
 def _link(path: Path) -> str | None:

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from gpulayer.client.transport import Transport
-from gpulayer.errors import GPUlayerError, NotFound
+from gpulayer.errors import GPUlayerError, InvalidSpec, NotFound
 from gpulayer.plain_data.fetched import FOLDER, INDEX, LONGEST_REASON
 from gpulayer.plain_data.reading import MOST_FILES, Reader
 from gpulayer.protocol import OutputFile
+from gpulayer.settings import value_limit_bytes
 
 _LARGEST_INDEX_BYTES = 1_000_000
 _FILE = re.compile(rf"{FOLDER}/(?P<name>(?P<stem>\d{{1,4}})(\.\d{{1,4}})?\.(json|npy|safetensors|arrow))")
@@ -35,6 +36,18 @@ class Values(dict[str, Any]):
 class _Entry(msgspec.Struct):
     file: str | None = None
     why: str | None = None
+
+
+def value_limit() -> int:
+    """How large one value may be, in bytes.
+
+    Raises:
+        InvalidSpec: GPULAYER_VALUE_LIMIT_MB is no positive number.
+    """
+    try:
+        return value_limit_bytes()
+    except ValueError as error:
+        raise InvalidSpec(str(error)) from None
 
 
 def read_values(
@@ -74,10 +87,11 @@ def read_values(
         for name in index if names is None else names:
             entry = index.get(name, _Entry())
             if entry.file is None:
-                values.missing[name] = _one_line(entry.why or "was not sent back")
+                values.missing[name] = _one_line(entry.why or "it was not sent back")
                 continue
             try:
-                values[name] = _read(transport, files.get(entry.file, {}), entry.file, folder, most_bytes, namespace)
+                # Taken out: one value's files under many names would come to any size.
+                values[name] = _read(transport, files.pop(entry.file, {}), entry.file, folder, most_bytes, namespace)
             except (ValueError, ImportError, OSError, GPUlayerError) as error:
                 values.missing[name] = _one_line(str(error))
     return values
@@ -85,6 +99,8 @@ def read_values(
 
 def _read_index(path: Path) -> dict[str, _Entry]:
     try:
+        if path.stat().st_size > _LARGEST_INDEX_BYTES:  # whatever its worker said
+            raise msgspec.DecodeError
         return msgspec.json.decode(path.read_bytes(), type=dict[str, _Entry])
     except msgspec.DecodeError:
         raise NotFound("What the job sent back can't be read: it is not what GPUlayer writes.") from None
@@ -94,19 +110,19 @@ def _read(
     transport: Transport, files: Mapping[str, OutputFile], stem: str, folder: Path, most_bytes: int, namespace: Mapping[str, Any]
 ) -> Any:
     if len(files) > MOST_FILES + 2:  # with the structure's, and the tensors'
-        raise ValueError("is in more files than GPUlayer writes")
+        raise ValueError("it is in more files than GPUlayer writes")
     size = sum(file.size_bytes for file in files.values())
     if size > most_bytes:
-        raise ValueError(f"is {size / 1e6:.1f} MB, over the limit of {most_bytes / 1e6:g} MB for one value (GPULAYER_VALUE_LIMIT_MB)")
+        raise ValueError(f"it is {size / 1e6:.1f} MB, over the limit of {most_bytes / 1e6:g} MB for one value (GPULAYER_VALUE_LIMIT_MB)")
     for name, file in files.items():
         transport.get_artifact(file.sha256, folder / name)
         if (folder / name).stat().st_size != file.size_bytes:
-            raise ValueError("is not of the size that it says")
+            raise ValueError("it is not of the size that it says")
     reader = Reader(folder, files.keys(), class_finder(namespace), most_bytes=most_bytes)
     try:
         return reader.read(f"{stem}.json")
     except ImportError as error:
-        raise ValueError(f"needs a library that is not here: {error}") from error
+        raise ValueError(f"it needs a library that is not here: {error}") from error
 
 
 def class_finder(namespace: Mapping[str, Any]) -> Callable[[str], type]:
@@ -129,7 +145,7 @@ def class_finder(namespace: Mapping[str, Any]) -> Callable[[str], type]:
         if not isinstance(found, type):
             shown = qualified if is_own else f"{module}.{qualified}"
             fix = "define it in a cell of its own" if is_own else "import it here"
-            raise ValueError(f"holds a {shown[:100]}, and there is no such class here: {fix}")
+            raise ValueError(f"it holds a {shown[:100]}, and there is no such class here: {fix}")
         return found
 
     return find

@@ -163,12 +163,13 @@ class _Maker:
         return made if isinstance(made, str) else made.flat()
 
     def _scalar(self, kind: str, data: str) -> str:
-        value = reading._read_scalar(kind, data)  # noqa: SLF001 - of this package
+        value = reading.read_scalar(kind, data)
         if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8 or not value.dtype.isnative:
             raise _NeedsReader
         plain = value.item()
         shown = repr(plain) if plain == plain and abs(plain) != float("inf") else f'"{plain}"'
-        return self._text(f'__import__("numpy").{type(value).__name__}({shown})')
+        called = "bool_" if value.dtype.kind == "b" else type(value).__name__  # `numpy.bool` is of NumPy 2
+        return self._text(f'__import__("numpy").{called}({shown})')
 
     def _load_tensors(self, file: str) -> str:
         return f'__import__("safetensors.torch").torch.load_file({self.path(file)})'
@@ -183,7 +184,9 @@ class _Maker:
                 return self._text(f"{read}.requires_grad_()")
         return self._text(f'__import__("torch").nn.Parameter({read}, requires_grad={kind == "parameter"})')
 
-    def _table(self, file: str, kind: str, name: Any = None) -> str:
+    def _table(self, file: str, kind: str, name: Any = None, freq: str | None = None) -> str:
+        if freq is not None:
+            raise _NeedsReader
         self.reads += 1
         how = "read_table" if kind == "arrow" else "read_feather"
         read = f'__import__("pyarrow.feather").feather.{how}({self.path(file)})'
@@ -203,11 +206,15 @@ class _Maker:
 def _is_its_fields(kind: type) -> bool:
     """Whether calling the class with its fields does nothing but set them."""
     plain = all(found.init for found in dataclasses.fields(kind))
-    made = vars(kind)["__dataclass_params__"].init
+    params, own = vars(kind)["__dataclass_params__"], vars(kind)
+    # A class that has an __init__ of its own keeps it, whatever it asks for; one that dataclasses make is of no file.
+    code = getattr(own.get("__init__"), "__code__", None)
+    made = params.init and code is not None and code.co_filename == "<string>"
+    is_set_by_itself = params.frozen or not any("__setattr__" in vars(base) for base in kind.__mro__[:-1])
     inputs = [
         found for found in vars(kind)["__dataclass_fields__"].values() if "InitVar" in repr(found.type) or "_FIELD_INITVAR" in repr(found)
     ]
-    return plain and bool(made) and not inputs and not hasattr(kind, "__post_init__") and type(kind) is type
+    return plain and made and is_set_by_itself and not inputs and not hasattr(kind, "__post_init__") and type(kind) is type
 
 
 def _laid_out(made: str | _Group, indent: str) -> str:

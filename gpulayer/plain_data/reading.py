@@ -12,6 +12,7 @@ import io
 import json
 import math
 import re
+import struct
 import sys
 import tokenize
 from collections import OrderedDict
@@ -29,6 +30,10 @@ _UNREADABLE = (
     TypeError, LookupError, AttributeError, ArithmeticError, AssertionError, MemoryError, RuntimeError, SyntaxError, tokenize.TokenError,
 )  # fmt: skip
 """What libraries raise, beside ValueError, over files that are not what they say."""
+_ARROW = b"ARROW1\0\0"
+_REFERENCE_BYTES = 8
+_WIDE_TYPE = re.compile(rb'"numpy_type":\s*"[<>=|]?[SUVa]\d')
+"""Of which one value may be as large as it says; pandas has no such kinds."""
 _SCALAR = re.compile(r"[<>|=]?[biufcmMSU]\d{1,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
 
 
@@ -43,9 +48,9 @@ class Reader:
 
     Args:
         folder: where the files lie.
-        files: their names; no other file is opened.
+        files: their names; no other file is opened, and each once: a small value must not name a large file a thousand times.
         classes: the dataclasses that may be rebuilt, by the name that the data has for each.
-        most_bytes: what a table may come to in memory.
+        most_bytes: what its tables may come to in memory, together; None where they come from this process's own program.
     """
 
     def __init__(
@@ -57,9 +62,10 @@ class Reader:
         most_bytes: int | None = None,
     ) -> None:
         self._folder = folder
-        self._files = frozenset(files)
+        self._files = set(files)
         self._classes = classes
         self._most_bytes = most_bytes
+        self._table_bytes = 0
         self._tensors: dict[str, dict[str, Any]] = {}
 
     def read(self, name: str) -> Any:
@@ -77,7 +83,8 @@ class Reader:
 
     def _path(self, name: Any) -> Path:
         if name not in self._files:
-            raise ValueError("it names a file that is not there")
+            raise ValueError("it names a file that is not there, or twice")
+        self._files.discard(name)
         return self._folder / str(name)
 
     def _value(self, node: Any, depth: int) -> Any:
@@ -117,7 +124,7 @@ class Reader:
             case "$ordered":
                 return OrderedDict((self._value(key, depth), self._value(item, depth)) for key, item in node)
             case "$scalar":
-                return _read_scalar(*node)
+                return read_scalar(*node)
             case "$npy":
                 return read_array(io.BytesIO(base64.b64decode(node, validate=True)))
             case "$array":
@@ -142,11 +149,17 @@ class Reader:
             return torch.nn.Parameter(tensor, requires_grad=kind == "parameter")
         return tensor.requires_grad_() if kind == "grad" else tensor
 
-    def _table(self, depth: int, file: str, kind: str, name: Any = None) -> Any:
-        table = read_table(self._path(file), most_bytes=self._most_bytes)
+    def _table(self, depth: int, file: str, kind: str, name: Any = None, freq: str | None = None) -> Any:
+        table = read_table(self._path(file))
         if kind == "arrow":
             return table
+        if self._most_bytes is not None:
+            self._table_bytes += bytes_in_pandas(table)
+            if self._table_bytes > self._most_bytes:
+                raise ValueError(f"its tables come to more than {self._most_bytes / 1e6:g} MB")
         frame = table.to_pandas()
+        if freq is not None:
+            frame.index.freq = freq
         if kind == "frame":
             return frame
         return frame["values"].rename(self._value(name, depth))
@@ -185,7 +198,12 @@ def read_array(file: Any) -> Any:
     return npy.read_array(file, allow_pickle=False)
 
 
-def _read_scalar(kind: Any, data: Any) -> Any:
+def read_scalar(kind: Any, data: Any) -> Any:
+    """A NumPy scalar from its kind and its bytes as base64.
+
+    Raises:
+        ValueError: it is none, or of a kind that is not read.
+    """
     import numpy as np
 
     if not isinstance(kind, str) or not _SCALAR.fullmatch(kind):
@@ -208,28 +226,92 @@ def _read_tensors(path: Path) -> dict[str, Any]:
         raise ValueError(f"its tensors can't be read: {error}") from error
 
 
-def read_table(path: Path, *, most_bytes: int | None = None) -> Any:
-    """An Arrow table from a file.
+def read_table(path: Path) -> Any:
+    """An Arrow table from a file, of which nothing is unpacked: it takes no more memory than the file.
 
     Raises:
-        ValueError: it is none, or larger than `most_bytes` in memory.
+        ValueError: it is none, or compressed.
     """
     import pyarrow as pa
     from pyarrow import ipc
 
     if int(pa.__version__.partition(".")[0]) < 15:
         raise ImportError(f"pyarrow {pa.__version__} may run what a table brings along; 15 or later does not")
-    batches, size = [], 0
+    data = path.read_bytes()
+    if not data.startswith(_ARROW):
+        raise ValueError("its table can't be read: it is no Arrow file")
+    # What stands before the footer is a stream, and the footer might lead elsewhere.
+    stream = pa.py_buffer(data).slice(len(_ARROW))
+    batches = []
     try:
-        with pa.OSFile(str(path)) as opened, ipc.open_file(opened) as file:
-            for index in range(file.num_record_batches):
-                batch = file.get_batch(index)
+        for message in ipc.MessageReader.open_stream(stream):
+            if message.type in ("record batch", "dictionary") and _is_compressed(message.metadata.to_pybytes(), message.type):
+                raise ValueError("its table is compressed")
+        with ipc.open_stream(stream) as file:
+            for batch in file:
                 batch.validate(full=True)  # before anything else: a damaged one can end the process
                 batches.append(batch)
-                size += batch.nbytes
-                if most_bytes is not None and size > most_bytes:
-                    raise ValueError(f"a table comes to more than {most_bytes / 1e6:.0f} MB")
-            table = pa.Table.from_batches(batches, file.schema)
-    except pa.ArrowException as error:
+            return pa.Table.from_batches(batches, file.schema)
+    except (pa.ArrowException, struct.error) as error:
         raise ValueError(f"its table can't be read: {error}") from error
-    return table
+
+
+def _is_compressed(message: bytes, kind: str) -> bool:
+    """Whether a message's body has to be unpacked: pyarrow does that before anybody could ask for how large it gets."""
+
+    def table_at(place: int) -> int:
+        return place + int(struct.unpack_from("<I", message, place)[0])
+
+    def field_of(table: int, index: int) -> int:
+        fields = table - int(struct.unpack_from("<i", message, table)[0])
+        (end,) = struct.unpack_from("<H", message, fields)
+        place = int(struct.unpack_from("<H", message, fields + 4 + 2 * index)[0]) if 4 + 2 * index < end else 0
+        return table + place if place else 0
+
+    # FlatBuffers, as the Arrow format has them: Message.header, DictionaryBatch.data, RecordBatch.compression.
+    batch = table_at(field_of(table_at(0), 2))
+    if kind == "dictionary":
+        batch = table_at(field_of(batch, 1))
+    return field_of(batch, 3) != 0
+
+
+def bytes_in_pandas(table: Any) -> int:
+    """What a table comes to as one of pandas, where each of its values gets a place of its own.
+
+    Raises:
+        ValueError: a column says a few bytes many times over, which pandas would write out.
+    """
+    described = (table.schema.metadata or {}).get(b"pandas", b"")
+    if _WIDE_TYPE.search(described):
+        raise ValueError("its table is of a kind that is not read")
+    return sum(_column_bytes(chunk, is_inside=False) for column in table.columns for chunk in column.chunks)
+
+
+def _column_bytes(array: Any, *, is_inside: bool) -> int:
+    import pyarrow as pa
+
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _column_bytes(array.storage, is_inside=is_inside)
+    if kind.id in _repeating_ids() or (is_inside and pa.types.is_dictionary(kind)):
+        raise ValueError(f"its table has a column of {kind}, which is not read into pandas")
+    if pa.types.is_dictionary(kind):
+        return int(array.indices.nbytes) + _column_bytes(array.dictionary, is_inside=True)
+    if pa.types.is_struct(kind):
+        inner = [array.field(index) for index in range(kind.num_fields)]
+    elif pa.types.is_nested(kind):
+        inner = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
+    elif pa.types.is_boolean(kind):
+        return len(array)
+    elif pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
+        return int(array.nbytes)
+    else:
+        return max(int(array.nbytes), _REFERENCE_BYTES * len(array))
+    return _REFERENCE_BYTES * len(array) + sum(_column_bytes(part, is_inside=True) for part in inner)
+
+
+def _repeating_ids() -> set[int]:
+    from pyarrow import lib
+
+    names = ("STRING_VIEW", "BINARY_VIEW", "LIST_VIEW", "LARGE_LIST_VIEW", "RUN_END_ENCODED", "SPARSE_UNION", "DENSE_UNION")
+    return {getattr(lib, f"Type_{name}") for name in names if hasattr(lib, f"Type_{name}")}

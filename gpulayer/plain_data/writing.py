@@ -26,6 +26,9 @@ _LONGEST_INT_BITS = 10_000
 
 _STATE_DICT_KEY = re.compile(r"\['(?P<key>[\w.]+)'\]")
 
+_TENSORS_OWN = "__metadata__"
+"""What no tensor of a safetensors file can be called."""
+
 ClassName = Callable[[type], str | None]
 
 
@@ -208,9 +211,9 @@ class _Writer:
         if isinstance(table, str):
             raise NotPlain(where, table, "pip install pyarrow" if table.endswith(NOT_INSTALLED) else self.way_out(value, where))
         if table is not None:
-            data, form, name = table
-            file = self._add_file("arrow", data, where)
-            return {"$table": {"file": file, "kind": form} | ({"name": self.plain(name, where, 0)} if form == "series" else {})}
+            more = {"name": self.plain(table.name, f"{where}.name", 0)} if table.kind == "series" else {}
+            more |= {"freq": table.freq} if table.freq is not None else {}
+            return {"$table": {"file": self._add_file("arrow", table.data, where), "kind": table.kind, **more}}
         raise NotPlain(where, f"is a {_type_name(kind)}, which is no plain data", self.way_out(value, where))
 
     def _array(self, array: Any, where: str) -> Any:
@@ -221,8 +224,9 @@ class _Writer:
             raise NotPlain(
                 where, f"is an array of {dtype}, which holds Python objects", f"Send {where}.tolist(), or an array of numbers or text."
             )
-        if npy.descr_to_dtype(npy.dtype_to_descr(dtype)) != dtype or any(not name.isascii() for name in dtype.names or ()):
-            raise NotPlain(where, f"is an array of {dtype}, which npy files do not keep", f"Send it as another kind: {where}.astype(…).")
+        if not _is_kept_by_npy(dtype):
+            fix = f"numpy.lib.recfunctions.repack_fields({where})" if dtype.names else f"it as another kind: {where}.astype(…)"
+            raise NotPlain(where, f"is an array of {dtype}, which npy files do not keep", f"Send {fix}.")
         self.count(array.nbytes, where)
         file = io.BytesIO()
         npy.write_array(file, array, allow_pickle=False)
@@ -233,9 +237,12 @@ class _Writer:
 
     def _tensor(self, tensor: Any, is_parameter: bool, where: str) -> Any:
         torch = sys.modules["torch"]
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
-            form = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta or tensor.is_nested:
+            forms = {"meta": tensor.is_meta, "quantized": tensor.is_quantized, "nested": tensor.is_nested}
+            form = next((name for name, has in forms.items() if has), str(tensor.layout).removeprefix("torch."))
             raise NotPlain(where, f"is a {form} tensor, which safetensors files do not keep", "Send it as a dense tensor, or its parts.")
+        if _is_freed(tensor):
+            raise NotPlain(where, "is a tensor whose memory was freed", "Send it while it has its numbers: gather them first.")
         self.count(tensor.numel() * tensor.element_size(), where)
         kind = ("parameter" if tensor.requires_grad else "fixed parameter") if is_parameter else ""
         if not is_parameter and tensor.requires_grad and tensor.is_leaf:
@@ -249,7 +256,7 @@ class _Writer:
         """What the tensor is called in its file: as a state dict has it, where that is free."""
         found = _STATE_DICT_KEY.fullmatch(where.removeprefix(self.name))
         key = self.name if where == self.name else found["key"] if found is not None else ""
-        return key if key and key not in self.tensors else f"{where} ({len(self.tensors)})"
+        return key if key and key != _TENSORS_OWN and key not in self.tensors else f"{where} ({len(self.tensors)})"
 
     def _tensor_file(self) -> bytes:
         try:
@@ -277,7 +284,7 @@ class _Writer:
         return name
 
     def way_out(self, value: Any, where: str) -> str:
-        return way_out(value, called=where if where.startswith(self.name) else "it")
+        return way_out(value, called=where if where.startswith(self.name) else "it", is_part=where != self.name)
 
     # ---- size
 
@@ -298,6 +305,24 @@ def _is_plain_dataclass(kind: type) -> bool:
     """Whether its instances are their fields and nothing else, such as a dictionary besides."""
     made_by: object = kind.__new__
     return "__dataclass_fields__" in kind.__dict__ and made_by is object.__new__
+
+
+def _is_freed(tensor: Any) -> bool:
+    """Whether its storage is smaller than it is, as of parameters that live in shards; torch reads on all the same, and crashes."""
+    if tensor.numel() == 0:
+        return False
+    last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.untyped_storage().nbytes()) < int(last + 1) * int(tensor.element_size())
+
+
+def _is_kept_by_npy(dtype: Any) -> bool:
+    """Whether an npy file says all of a dtype; of fields in another order than they lie in it can't even be asked."""
+    import numpy.lib.format as npy
+
+    try:
+        return bool(npy.descr_to_dtype(npy.dtype_to_descr(dtype)) == dtype) and all(name.isascii() for name in dtype.names or ())
+    except ValueError:
+        return False
 
 
 def _type_name(kind: type) -> str:

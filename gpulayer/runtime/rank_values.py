@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.plain_data.fetched import FOLDER, INDEX, LONGEST_REASON
+from gpulayer.plain_data.ways_out import when_fetched
 from gpulayer.plain_data.writing import NotPlain, write
 
 _OUTPUT_DIR = "GPULAYER_OUTPUT_DIR"
@@ -36,7 +37,7 @@ def keep_values(wanted: Any, namespace: Mapping[str, Any]) -> None:
         index = {
             name: _keep(name, namespace[name], folder, stem=str(number), most_bytes=most_bytes)
             if name in namespace
-            else {"why": "is not bound at the program's end"}
+            else {"why": "it is not bound at the program's end"}
             for number, name in enumerate(names)
         }
         partial = folder / f"{INDEX}.partial"
@@ -56,15 +57,14 @@ def _keep(name: str, value: Any, folder: Path, *, stem: str, most_bytes: int) ->
         (folder / f"{stem}.json").write_bytes(written.json())
     except NotPlain as refused:
         return {"why": _reason(name, refused)}
-    except Exception as error:  # noqa: BLE001 - the value's own code may raise anything, and the job has succeeded
-        return {"why": f"could not be written: {type(error).__name__}: {error}"[:LONGEST_REASON]}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the value's own code may raise anything, and the job has succeeded
+        return {"why": f"it could not be written: {type(error).__name__}: {error}"[:LONGEST_REASON]}
     return {"file": stem}
 
 
 def _reason(name: str, refused: NotPlain) -> str:
-    where = "" if refused.where == name else f"holds {refused.where}, which "
-    fix = f"Fetch {refused.fix.removeprefix('Send ')}" if refused.fix.startswith("Send ") else refused.fix
-    return f"{where}{refused.why}. {fix}"[:LONGEST_REASON]
+    where = "it" if refused.where == name else f"it holds {refused.where}, which"
+    return f"{where} {refused.why}. {when_fetched(refused.fix)}"[:LONGEST_REASON]
 
 
 def _class_name(kind: type) -> str | None:

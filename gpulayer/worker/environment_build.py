@@ -7,6 +7,7 @@ installed: a job that asks for one small package doesn't fetch PyTorch again. Ru
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from gpulayer.client.requirements_file import without_secrets
 from gpulayer.errors import Interrupted, Unsupported
 from gpulayer.runtime.rank_environment import is_scrubbed
 from gpulayer.worker.interpreter_facts import InterpreterFacts, normalised
@@ -29,9 +31,13 @@ _SAID_LINES = 4
 _LONGEST_LINE = 300
 _REQUIREMENT = re.compile(
     r"(?:satisfies the requirement|matching distribution found for|Invalid requirement:|[Ff]ailed (?:to build|building wheel for)"
-    r"|you require)"
-    r"\s+['\"`]?([A-Za-z0-9][^\s'\"`(;:]*)"
+    r"|you require|Cannot install)"
+    r"\s+['\"`]?([A-Za-z0-9][^\s'\"`(;:,]*)"
 )
+_OF_HASHES = re.compile(r"\s+([A-Za-z0-9][^\s@]*) (?:from \w+:|--hash=)")
+"""A line that names one of those whose hash is missing or another."""
+_PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN", "PIP_IGNORE_INSTALLED")
+"""What has pip install somewhere else, nothing, or all; empty they count for nothing."""
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:[\[(=<>!~;@]|$)")
 _ERRORS = ("ERROR", "error:", "cause:", "×", "╰")
 
@@ -67,6 +73,8 @@ def build_environment(
         "PIP_NO_COLOR": "1",
         "NO_COLOR": "1",
         "PYTHONUNBUFFERED": "1",
+        "PIP_USER": "0",  # which a configuration file may say as well
+        **dict.fromkeys(_PIP_ELSEWHERE, ""),
     }
     text = requirements.read_text(encoding="utf-8")
 
@@ -128,16 +136,16 @@ def _run(argv: Iterable[str], env: dict[str, str], cwd: Path, stopped: threading
         reader = threading.Thread(target=_read, args=(process.stdout, lines), name="gpulayer-installer", daemon=True)
         reader.start()
         try:
-            while process.poll() is None:
+            while process.returncode is None:
                 if stopped.is_set():
                     raise Interrupted("The environment is not wanted any more.")
-                reader.join(_LOOK_SECONDS)
-                if not reader.is_alive():
-                    process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_SECONDS)
         finally:
-            if process.poll() is None:
+            # An installer that has ended may have left something running, which would hold its output open, and this thread with it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group that has ended
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
             reader.join()
         return process.returncode, list(lines)
 
@@ -149,11 +157,11 @@ def _read(stream: IO[bytes], lines: collections.deque[str]) -> None:
 
 def _failed(lines: list[str], text: str, code: int) -> Unsupported:
     said = [line.strip() for line in lines if line.lstrip().startswith(_ERRORS)] or [line.strip() for line in lines if line.strip()]
-    named = next((match[1] for line in lines if (match := _REQUIREMENT.search(line)) is not None), None)
+    named = next((match[1] for line in lines if (match := _REQUIREMENT.search(line) or _OF_HASHES.match(line)) is not None), None)
     return Unsupported(
         "The job's environment could not be built.",
-        asked=_line_of(named, text) if named is not None else None,
-        found=" / ".join(said[-_SAID_LINES:]) or f"the installer ended with code {code}",
+        asked=without_secrets(_line_of(named, text)) if named is not None else None,
+        found=without_secrets(" / ".join(said[-_SAID_LINES:])) or f"the installer ended with code {code}",
         fix="Try the file with `pip install -r` on a machine like the worker.",
     )
 

@@ -17,7 +17,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gpulayer.protocol import Digest
-from gpulayer.worker.interpreter_facts import FactsOfInterpreters, InterpreterFacts, normalised, run_short
+from gpulayer.worker.interpreter_facts import FactsOfInterpreters, InterpreterFacts, answer_of, normalised
+from gpulayer.worker.outputs import show_path
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -106,7 +107,7 @@ class EnvironmentCheck:
 
     def __init__(self, interpreters: FactsOfInterpreters, environment: dict[str, str]) -> None:
         self._interpreters = interpreters
-        self._environment = {name: value for name, value in environment.items() if not name.startswith("GPULAYER_")}
+        self._environment = environment
         self._lock = threading.Lock()
         self._manifests: OrderedDict[Digest, Manifest | None] = OrderedDict()
         self._verdicts: OrderedDict[tuple[Digest, str], Verdict] = OrderedDict()
@@ -151,10 +152,10 @@ class EnvironmentCheck:
         files = [f"{folder}/{name}" for name in manifest.files if name.endswith(".py") and _stays_inside(name)]
         if not files:
             return None
-        answer = msgspec.json.decode(run_short(python, _COMPILE, self._environment, stdin="\0".join(files).encode()), type=_Compiled)
+        answer = answer_of(python, _COMPILE, self._environment, _Compiled, stdin="\0".join(files).encode())
         if answer.broken is None:
             return None
-        place = f"{os.path.relpath(answer.broken.file, folder)} line {answer.broken.line}"
+        place = f"{show_path(os.path.relpath(answer.broken.file, folder))} line {answer.broken.line}"
         return Refusal(
             f"This worker's Python {facts.python} can't read {place} ({answer.broken.message}), which was written with"
             f" Python {_shown(manifest.python)}.",

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import msgspec
-
 from gpulayer.errors import Interrupted
 from gpulayer.protocol import Digest
 from gpulayer.worker.environment_build import build_environment
@@ -32,7 +30,7 @@ MOST_ENVIRONMENTS = 20
 """How many are kept: beyond that the ones that were used least lately go, but for those in use."""
 LOOK_SECONDS = 0.2
 """How soon a task sees that another process has finished building, or that it is to stop."""
-_READY = "ready.json"
+_READY = "ready"
 _LOCK = ".lock"
 _REMOVED = "removed-"
 _FORMAT = "1"
@@ -53,10 +51,6 @@ class Environment:
     python: str
     folder: Path
     build_seconds: float | None
-
-
-class _Ready(msgspec.Struct, frozen=True, kw_only=True):
-    worker_python: str
 
 
 class EnvironmentCache:
@@ -153,7 +147,7 @@ class EnvironmentCache:
                 held=lock,
             )
             mark = folder / f"{_READY}-unnamed"
-            mark.write_bytes(msgspec.json.encode(_Ready(worker_python=self._python)))
+            mark.touch()
             mark.rename(folder / _READY)
         except BaseException:
             _discard(folder)

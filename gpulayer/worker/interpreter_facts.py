@@ -5,17 +5,22 @@ Asked of a short-lived child of that interpreter, once, and again when a package
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import threading
-from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
 from gpulayer.errors import Unsupported
+from gpulayer.runtime.rank_environment import is_scrubbed
 
 PROBE_SECONDS = 120.0  # a cold network disk can take that long to give a Python its files
+MOST_INTERPRETERS = 64
+"""Each environment of requirements has its own; of those that were asked for least lately nothing is kept."""
+_Answer = TypeVar("_Answer")
 _SEPARATORS = re.compile(r"[-_.]+")
 
 # Names and versions stand in the names of the folders that installers write: to read them takes a tenth of what
@@ -63,18 +68,7 @@ print(json.dumps({
 """
 
 
-class _Probed(msgspec.Struct, frozen=True, kw_only=True):
-    python: str
-    implementation: str
-    packages: dict[str, str]
-    folders: tuple[str, ...]
-    tag: str
-    has_pip: bool
-    has_ensurepip: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterpreterFacts:
+class InterpreterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was found.
 
     Args:
@@ -104,7 +98,7 @@ class FactsOfInterpreters:
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self._environment = {name: value for name, value in environment.items() if not name.startswith("GPULAYER_")}
+        self._environment = environment
         self._lock = threading.Lock()
         self._known: dict[str, tuple[InterpreterFacts, dict[str, int]]] = {}
 
@@ -115,13 +109,15 @@ class FactsOfInterpreters:
             Unsupported: it does not run; with the end of what it printed.
         """
         with self._lock:
-            known = self._known.get(python)
+            known = self._known.pop(python, None)
             # Whatever is installed or removed changes the folder that it lies in.
-            if known is not None and known[1] == _times(known[0].folders):
-                return known[0]
-            facts = probe(python, self._environment)
-            self._known[python] = (facts, _times(facts.folders))
-            return facts
+            if known is None or known[1] != _times(known[0].folders):
+                facts = probe(python, self._environment)
+                known = (facts, _times(facts.folders))
+            self._known[python] = known  # at the end: it is the one that was asked for last
+            while len(self._known) > MOST_INTERPRETERS:
+                del self._known[next(iter(self._known))]
+            return known[0]
 
 
 def probe(python: str, environment: dict[str, str]) -> InterpreterFacts:
@@ -130,17 +126,8 @@ def probe(python: str, environment: dict[str, str]) -> InterpreterFacts:
     Raises:
         Unsupported: it does not run; with the end of what it printed.
     """
-    answer = run_short(python, _PROBE, environment)
-    found = msgspec.json.decode(answer.splitlines()[-1], type=_Probed)
-    return InterpreterFacts(
-        python=found.python,
-        implementation=found.implementation,
-        packages=_by_normalised_name(found.packages),
-        folders=found.folders,
-        tag=found.tag,
-        has_pip=found.has_pip,
-        has_ensurepip=found.has_ensurepip,
-    )
+    found = answer_of(python, _PROBE, environment, InterpreterFacts)
+    return msgspec.structs.replace(found, packages=_by_normalised_name(found.packages))
 
 
 def _by_normalised_name(packages: dict[str, str]) -> dict[str, str]:
@@ -151,16 +138,29 @@ def _by_normalised_name(packages: dict[str, str]) -> dict[str, str]:
     return found
 
 
+def answer_of(python: str, program: str, environment: dict[str, str], kind: type[_Answer], *, stdin: bytes = b"") -> _Answer:
+    """The line of JSON that a program prints which this interpreter runs; what else of its installation prints is none.
+
+    Raises:
+        Unsupported: as `run_short`, or there is no such line.
+    """
+    lines = run_short(python, program, environment, stdin=stdin).splitlines()
+    for line in reversed(lines):
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(line, type=kind)
+    found = b" / ".join(lines[-3:]).decode(errors="replace")
+    raise Unsupported("The interpreter for jobs does not answer.", asked=python, found=found)
+
+
 def run_short(python: str, program: str, environment: dict[str, str], *, stdin: bytes = b"") -> bytes:
-    """What a program prints that this interpreter runs; the current directory is no part of its path.
+    """What a program prints that this interpreter runs, with the variables that ranks get; the current directory is no part of its path.
 
     Raises:
         Unsupported: it does not run, or not to its end; with the end of what it printed.
     """
+    env = {name: value for name, value in environment.items() if not is_scrubbed(name)}
     try:
-        done = subprocess.run(
-            [python, "-P", "-c", program], input=stdin, capture_output=True, timeout=PROBE_SECONDS, env=environment, check=False
-        )
+        done = subprocess.run([python, "-P", "-c", program], input=stdin, capture_output=True, timeout=PROBE_SECONDS, env=env, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unsupported("The interpreter for jobs does not run.", asked=python, found=str(error)) from error
     if done.returncode != 0 or not done.stdout.strip():

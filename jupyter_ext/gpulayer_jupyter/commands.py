@@ -83,6 +83,7 @@ def _rerun(options: Namespace, shell: Any) -> None:
         raise NotFound(
             "No statement that the last refusal or preview named answers to this.",
             asked=" ".join(options.words),
+            found=", ".join(f"{piece.cell}:{piece.line}" for piece, _ in remembered.refused) or "none so far",
             fix="Name one as CELL:LINE, or all.",
         )
     lines = [f"  {text.splitlines()[0]}" for text in sorted(remembered.accepted)]

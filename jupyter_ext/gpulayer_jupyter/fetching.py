@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpulayer.client.job import Job
-from gpulayer.client.values import Values, read_values
+from gpulayer.client.values import Values, read_values, value_limit
 from gpulayer.errors import GPUlayerError, NotExportable, NotFound
 from gpulayer.plain_data.fetched import FETCH
 from gpulayer.protocol import GetSource
+from gpulayer.spec import CommandJob
 from gpulayer_jupyter.export.bundle_maker import Export
 from gpulayer_jupyter.export.pieces import Piece
 from gpulayer_jupyter.export.provider import recorder_of
 from gpulayer_jupyter.export.scopes import bound_in
 from gpulayer_jupyter.options import is_free_name
-from gpulayer_jupyter.sending import fetched_piece, value_limit
+from gpulayer_jupyter.sending import fetched_piece
 
-PROGRAM_NAMES = ("gpulayer_main.py", "main.py")
 _UNSEEN = ("exec", "eval", "globals", "vars", "locals", "setattr")
 """What may bind names that nobody reads in the source."""
 
@@ -94,9 +94,10 @@ def names_wanted_of(job: Job) -> tuple[str, ...]:
         source = job.client.call_patiently("read_source", GetSource(job_id=job.id))
     except GPUlayerError:
         return ()  # the job's output is there all the same
-    # A job of one rank is a command, of which nothing says which file is its script.
-    texts = {file.path: file.text or "" for file in source.files if file.path in (source.script, *PROGRAM_NAMES)}
-    text = next((text for _, text in sorted(texts.items()) if FETCH in text), "")
+    # A job of one rank is a command, whose words name its script.
+    spec = job.status.spec
+    named = spec.argv if isinstance(spec, CommandJob) else (source.script,)
+    text = next((file.text for file in source.files if file.path in named and file.text and FETCH in file.text), "")
     try:
         statements = ast.parse(text).body
         wanted = next(
@@ -105,5 +106,5 @@ def names_wanted_of(job: Job) -> tuple[str, ...]:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == FETCH
         )
         return tuple(name for name in wanted["names"] if is_free_name(name))
-    except (SyntaxError, ValueError, StopIteration, KeyError, TypeError):
+    except (SyntaxError, ValueError, StopIteration, KeyError, TypeError, RecursionError, MemoryError):
         return ()

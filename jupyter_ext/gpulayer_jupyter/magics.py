@@ -21,6 +21,7 @@ from gpulayer.client.following import ends_with_interrupt
 from gpulayer.client.job import Job
 from gpulayer.client.script_job import script_job
 from gpulayer.client.submitting import submit_with_workers
+from gpulayer.client.values import value_limit
 from gpulayer.errors import Unsupported
 from gpulayer.spec import AnyJob
 from gpulayer_jupyter.commands import carry_out
@@ -39,7 +40,7 @@ from gpulayer_jupyter.output.choose import show_once
 from gpulayer_jupyter.preview import describe_export, left_behind
 from gpulayer_jupyter.refusals import shown
 from gpulayer_jupyter.results import follow_to_end, print_lines, remember_program
-from gpulayer_jupyter.sending import sent_pieces, value_limit
+from gpulayer_jupyter.sending import sent_pieces
 from gpulayer_jupyter.widgets.front_end import forget_front_end, probe_front_end
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -144,9 +144,13 @@ def parse_cell_options(line: str, defaults: Sequence[str] = ()) -> Namespace:
     """Read the line behind `%%gpulayer`, after the words of the kernel's defaults.
 
     Raises:
-        UsageError: an option that there is not, or a value that can't be read.
+        UsageError: an option that there is not, a value that can't be read, or one name for two things.
     """
-    return cell_parser().parse_args([*defaults, *_split(line)])
+    parser = cell_parser()
+    options = parser.parse_args([*defaults, *_split(line)])
+    if options.bound_name in options.fetch:
+        parser.error(f"argument --as: {options.bound_name!r} is fetched as well, and would be that value in the end")
+    return options
 
 
 def parse_command(line: str) -> Namespace:

@@ -54,7 +54,7 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client, namespace: 
     lines.append(f"  {export.bundle.size_bytes} bytes in all, sha256 {export.bundle.digest()}")
     for name, text in export.program.files.items():
         if text.strip():
-            lines += ["", f"{name}:", "", *_shown(text)]
+            lines += ["", f"{name}{_numbering(export) if name == export.script else ''}:", "", *_shown(text)]
     workers = client.workers()
     lines += ["", f"It asks for {_demand(spec)}.", f"At the {client.description}:", *_offers(workers)]
     missing = client.missing_workers(spec, workers)
@@ -63,6 +63,14 @@ def describe_export(export: Export, spec: AnyJob, *, client: Client, namespace: 
     elif not workers:
         lines.append("  no worker yet: the job would wait for one (gpulayer worker start)")
     return "\n".join(lines)
+
+
+def _numbering(export: Export) -> str:
+    """How the program counts its cells, so that running one again here changes no file."""
+    cells = export.program.cells
+    if cells == tuple(range(1, len(cells) + 1)):
+        return ""
+    return f" ({', '.join(f'cell {number} is [{cell}]' for number, cell in enumerate(cells, start=1))})"
 
 
 def _values(export: Export, namespace: Mapping[str, Any]) -> Iterable[str]:

@@ -10,10 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gpulayer.errors import InvalidSpec, NotExportable
+from gpulayer.errors import NotExportable
 from gpulayer.plain_data.expression import expression_of
 from gpulayer.plain_data.writing import NotPlain, write
-from gpulayer.settings import value_limit_bytes
 from gpulayer_jupyter.export.pieces import Piece
 
 FOLDER = "sent"
@@ -47,8 +46,8 @@ def sent_pieces(names: Sequence[str], namespace: Mapping[str, Any], *, cell: int
         if id(value) in sent:
             pieces.append(replace(_piece(f"{name} = {sent[id(value)]}\n", {}, cell), always=True))
             continue
-        # Some file systems take `X.npy` and `x.npy` for one file.
-        stem = name if name.isascii() and name.lower() not in stems else f"value{number}"
+        # Some file systems take `X.npy` and `x.npy` for one file; no name has a hyphen.
+        stem = name if name.isascii() and name.lower() not in stems else f"value-{number}"
         stems.add(stem.lower())
         try:
             source, files = _statement(name, namespace, stem=stem, folder=place, most_bytes=most_bytes)
@@ -78,18 +77,6 @@ def fetched_piece(name: str, namespace: Mapping[str, Any], *, cell: int, most_by
         source = f"{name} = None\n"
         return Piece(cell, 1, source, ast.parse(source).body[0], 1, refusal=f"'{name}' came back from a job, and it {refused.why}")
     return _piece(source, files, cell)
-
-
-def value_limit() -> int:
-    """How large one value may be, in bytes.
-
-    Raises:
-        InvalidSpec: GPULAYER_VALUE_LIMIT_MB is no positive number.
-    """
-    try:
-        return value_limit_bytes()
-    except ValueError as error:
-        raise InvalidSpec(str(error)) from None
 
 
 def _fix(refused: NotPlain) -> str:

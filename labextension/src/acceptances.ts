@@ -30,13 +30,13 @@ export type Acceptance =
 /** Hears the kernels of all notebooks that are open, and of those that will be. */
 export function keepAcceptances(tracker: INotebookTracker): void {
   const begin = (panel: NotebookPanel): void => {
-    const { sessionContext } = panel;
+    const { context, sessionContext } = panel;
     const hear = (kernel: Kernel.IKernelConnection | null | undefined): void => {
       kernel?.registerCommTarget(COMM_TARGET, (_comm, message) => {
         const acceptance = acceptanceOf(message.content.data);
-        const cells = panel.content.model?.cells;
-        if (acceptance !== null && cells !== undefined) {
-          keep(acceptance, cells);
+        // Not the panel's own: of several views of one notebook the kernel speaks to one, which may be closed.
+        if (acceptance !== null && !context.isDisposed) {
+          keep(acceptance, context.model.cells);
         }
       });
     };

@@ -111,7 +111,8 @@ class FakeContext {
 
 it('each kernel of each notebook is heard', () => {
   const cell = new FakeCell('x');
-  const panel = (context: FakeContext) => ({ sessionContext: context, content: { model: { cells: [cell] } } });
+  const file = { isDisposed: false, model: { cells: [cell] } };
+  const panel = (context: FakeContext) => ({ sessionContext: context, context: file, content: { model: null } });
   const [open, added] = [new FakeContext(), new FakeContext()];
   const first = new FakeKernel();
   open.session = { kernel: first };
@@ -132,4 +133,8 @@ it('each kernel of each notebook is heard', () => {
     kernel.targets.get(COMM_TARGET)?.({}, { content: { data: { ...data, marks: 'odd' } } });
     expect(cell.metadata).toEqual({ gpulayer: { rerun: { [KEY]: data.marks } } });
   }
+  const { changes } = cell;
+  file.isDisposed = true;
+  third.targets.get(COMM_TARGET)?.({}, { content: { data: { key: KEY, forget: true } } });
+  expect(cell.changes).toBe(changes);
 });

@@ -53,8 +53,8 @@ def test_values_go_and_rank_0s_come_back_into_exactly_these_names(served: Served
     kernel.execute("rows.append(3); data *= 2")
     run = kernel.execute(CELL)
     assert "fetched: best, history, table" in run.text
-    assert "'worker' could not be fetched: is a function, which is no plain data." in run.text
-    assert "'other' could not be fetched: is not bound at the program's end" in run.text
+    assert "'worker' could not be fetched: it is a function, which is no plain data." in run.text
+    assert "'other' could not be fetched: it is not bound at the program's end" in run.text
     bound = kernel.execute(
         "print(best == Config(1.0, [1, 2, 0]), history['loss'].tolist(), history['rows'], table.to_dict('list'), other, "
         "'rank' in globals(), 'worker' in globals())"
@@ -83,6 +83,57 @@ def test_a_detached_job_that_succeeds_at_its_second_try_is_fetched_by_another_ke
         other.execute("%load_ext gpulayer")
         assert "fetched: answer, attempt" in other.execute(f"%gpulayer attach {job.id}").text
         assert other.execute("print(answer)").text.strip() == "{'number': (42, None)}"
+
+
+# Its own files in place of values: links, sizes that aren't true, a file named a thousand times, a table that has to be unpacked.
+OWN_FILES = """%%gpulayer
+import base64, json, os, pathlib
+import numpy as np
+import pyarrow as pa
+folder = pathlib.Path(os.environ["GPULAYER_OUTPUT_DIR"], "fetched")
+folder.mkdir()
+structures = {
+    "good": [1],
+    "code": {"$pickle": "gASVAAAA"},
+    "many": [{"$array": "2.npy"}] * 1000,
+    "table": {"$table": {"file": "3.arrow", "kind": "frame"}},
+    "path": {"$array": "/etc/passwd"},
+    "other": {"$array": "2.npy"},
+    "link": {"$array": "6.npy"},
+    "huge": {"$array": "7.npy"},
+    "class": {"$dataclass": {"class": "subprocess:Popen", "fields": {"args": "true"}}},
+}
+for number, structure in enumerate(structures.values()):
+    (folder / f"{number}.json").write_text(json.dumps(structure))
+np.save(folder / "2.npy", np.zeros(100_000))
+(folder / "6.npy").symlink_to("/etc/passwd")
+with open(folder / "7.npy", "wb") as file:
+    file.truncate(100_000_000)
+table = pa.table({"a": np.zeros(1_000_000)})
+with pa.ipc.new_file(str(folder / "3.arrow"), table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+    file.write_table(table)
+index = {name: {"file": str(number)} for number, name in enumerate(structures)}
+(folder / "values.json").write_text(json.dumps(index | {"again": {"file": "0"}, "above": {"file": "../0"}}))
+"""
+
+
+def test_a_ranks_own_files_are_read_as_what_they_are_or_refused(served: Served, kernel: ServedKernel) -> None:
+    kernel.execute("%load_ext gpulayer")
+    kernel.execute(OWN_FILES)
+    values = served.client.jobs()[0].values()
+    assert dict(values) == {"good": [1]}
+    assert values.missing == {
+        "code": "it is no plain data: '$pickle'",
+        "many": "it names a file that is not there, or twice",
+        "table": "its table is compressed",
+        "path": "it names a file that is not there, or twice",
+        "other": "it names a file that is not there, or twice",
+        "link": "it names a file that is not there, or twice",
+        "huge": "it is 100.0 MB, over the limit of 64 MB for one value (GPULAYER_VALUE_LIMIT_MB)",
+        "class": "'subprocess:Popen' is no dataclass here",
+        "again": "it names a file that is not there, or twice",
+        "above": "it names a file that is not there, or twice",
+    }
 
 
 # Rank 0 has said its values when rank 3, on the other node, ends the attempt.

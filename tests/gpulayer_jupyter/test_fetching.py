@@ -21,6 +21,7 @@ import gpulayer
 from gpulayer.errors import NotExportable, ServerUnreachable
 from gpulayer.plain_data.writing import write
 from gpulayer.protocol import Digest, JobId, JobSource, OutputFile, SourceFile
+from gpulayer.spec import CommandJob
 
 
 class EndedJob:
@@ -83,7 +84,7 @@ def test_exactly_the_names_that_were_asked_for_are_bound(shell: InteractiveShell
     shell.user_ns.update(loss=0, other="mine")
     job = _leave(tmp_path, loss=0.5, other="theirs", print="theirs")
     said = bind_fetched(job, ["loss", "history"], shell)  # type: ignore[arg-type]
-    assert said == ["fetched: loss", "'history' could not be fetched: was not sent back"]
+    assert said == ["fetched: loss", "'history' could not be fetched: it was not sent back"]
     assert (shell.user_ns["loss"], shell.user_ns["other"]) == (0.5, "mine")
     assert "history" not in shell.user_ns
     assert "print" not in shell.user_ns
@@ -105,7 +106,7 @@ def test_dataclasses_are_rebuilt_from_the_kernels_own_class_without_running_it(s
     assert shell.user_ns["best"] == shell.user_ns["made"]
     del shell.user_ns["Config"], shell.user_ns["best"]
     said = bind_fetched(job, ["best"], shell)  # type: ignore[arg-type]
-    assert said == ["'best' could not be fetched: holds a Config, and there is no such class here: define it in a cell of its own"]
+    assert said == ["'best' could not be fetched: it holds a Config, and there is no such class here: define it in a cell of its own"]
 
 
 def test_what_came_back_is_what_later_jobs_get(shell: InteractiveShell, tmp_path: Path) -> None:
@@ -170,6 +171,12 @@ def test_a_program_says_what_it_sends_back_and_whoever_attaches_reads_it_there(s
     export = export_magic_cell(shell, "a = b = 1", added=pieces)
     assert names_wanted_of(EndedJob(tmp_path, text_of(export))) == ("a", "b")  # type: ignore[arg-type]
     assert wanting_pieces([], cell=1, most_bytes=5) == []
+    # A job of one rank has no script of its own, and not every file of its folder is one.
+    alone = EndedJob(tmp_path, text_of(export))
+    alone.status.spec = CommandJob(argv=("python", "-m", "entry", "main.py"), cells=(1,))
+    assert names_wanted_of(alone) == ("a", "b")  # type: ignore[arg-type]
+    alone.status.spec = CommandJob(argv=("python", "-m", "entry", "other.py"), cells=(1,))
+    assert names_wanted_of(alone) == ()  # type: ignore[arg-type]
 
 
 def test_names_that_a_file_binds_which_the_cell_runs(shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +206,7 @@ def test_a_name_that_is_also_a_files_is_no_hint_of_that_file(
         "__gpulayer_fetch__ = {'names': 3}",
         "__gpulayer_fetch__ = {'names': ['print', 3, 'a b', '__x']}",
         "__gpulayer_fetch__ = ",
+        f"__gpulayer_fetch__ = {'-' * 100_000}1",
         "f(__gpulayer_fetch__)",
     ],
 )

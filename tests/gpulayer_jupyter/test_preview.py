@@ -26,6 +26,14 @@ def test_each_value_with_its_type_and_size(shell: InteractiveShell, capsys: pyte
     assert [line for line in lines if line.startswith("cell [")] == ["cell [2]  lines 2–3"]
 
 
+def test_the_programs_own_numbers_of_cells_are_explained_where_they_differ(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("x = 1", store_history=True)
+    assert "main.py:" in _preview(shell, capsys, "", "print(x)")
+    assert "main.py (cell 1 is [1], cell 2 is [3]):" in _preview(shell, capsys, "", "print(x)")
+
+
 def test_what_the_requirements_ask_for(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     Path("needs.txt").write_text("# of the model\nrich==13.9\n-r more.txt\n")
     Path("more.txt").write_text("--extra-index-url https://example.invalid\nsmall>1  # why\n")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from gpulayer_jupyter.export.bundle_maker import Export
 from gpulayer_jupyter.export.provider import export_magic_cell, recorder_of
-from gpulayer_jupyter.sending import class_namer, fetched_piece, sent_pieces, value_limit
+from gpulayer_jupyter.sending import class_namer, fetched_piece, sent_pieces
 from IPython.core.interactiveshell import InteractiveShell
 from support.notebook import text_of, unpack
 
-from gpulayer.errors import InvalidSpec, NotExportable
+from gpulayer.errors import NotExportable
 
 MOST_BYTES = 1_000_000
 
@@ -62,6 +62,13 @@ def test_values_travel(kind: str, shell: InteractiveShell, tmp_path: Path) -> No
     assert _run(_export(shell, body, name), tmp_path / "run") == output
 
 
+def test_each_value_has_files_of_its_own_whatever_it_is_called(shell: InteractiveShell, tmp_path: Path) -> None:
+    names = ("value1", "é", "value3", "VALUE3", "read")
+    _ran(shell, "import numpy as np", *(f"{name} = np.array({number})" for number, name in enumerate(names)))
+    export = _export(shell, f"print({', '.join(names)})", *names)
+    assert _run(export, tmp_path / "run") == "0 1 2 3 4\n"
+
+
 def test_what_bound_it_before_stays_at_home_and_what_reads_it_later_travels(shell: InteractiveShell, tmp_path: Path) -> None:
     _ran(
         shell,
@@ -105,7 +112,7 @@ def test_files_of_the_notebooks_own_are_not_in_the_way(shell: InteractiveShell, 
     _ran(shell, "import numpy as np", "x = np.ones(2)\nX = np.zeros(2)")
     Path("sent").mkdir()
     export = _export(shell, "print(x.sum(), X.sum())", "x", "X")
-    assert {name for name in export.bundle.files if "/" in name} == {"gpulayer_sent/x.npy", "gpulayer_sent/value1.npy"}
+    assert {name for name in export.bundle.files if "/" in name} == {"gpulayer_sent/x.npy", "gpulayer_sent/value-1.npy"}
     assert _run(export, tmp_path / "run") == "2.0 0.0\n"
     assert [path.name for path in Path.cwd().iterdir()] == ["sent"]
 
@@ -113,7 +120,7 @@ def test_files_of_the_notebooks_own_are_not_in_the_way(shell: InteractiveShell, 
 @pytest.mark.parametrize(
     ("value", "message", "fix"),
     [
-        ("lambda: 1", "'x' can't be sent: it is a function, which is no plain data.", "define or import it in a cell"),
+        ("lambda: 1", "'x' can't be sent: it is a function, which is no plain data.", "take it out of --send"),
         ("{'a': [object()]}", "'x' can't be sent: x['a'][0] is a object", "what it is made of"),
         ("b'x' * 2000000", "'x' can't be sent: it comes to 2.0 MB, over the limit of 1 MB for one value.", "--input NAME=PATH"),
     ],
@@ -181,16 +188,3 @@ def test_a_value_that_came_back_and_needs_the_reader_asks_nobody_and_runs(shell:
     export = export_magic_cell(shell, "print(x[1], y)")
     assert (export.side_effects, export.untimed) == ((), ())
     assert _run(export, tmp_path / "run") == "(1, 2) 2\n"
-
-
-@pytest.mark.parametrize(("chosen", "limit"), [("", 64_000_000), ("0.5", 500_000), ("2", 2_000_000)])
-def test_the_limit_is_a_setting(chosen: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPULAYER_VALUE_LIMIT_MB", chosen)
-    assert value_limit() == limit
-
-
-@pytest.mark.parametrize("chosen", ["much", "0", "-1", "inf", "nan"])
-def test_a_limit_that_is_none(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPULAYER_VALUE_LIMIT_MB", chosen)
-    with pytest.raises(InvalidSpec, match="GPULAYER_VALUE_LIMIT_MB"):
-        value_limit()

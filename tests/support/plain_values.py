@@ -44,6 +44,23 @@ class Derived:
         self.made = self.given + 1
 
 
+@dataclasses.dataclass
+class TakesBoth:
+    one: int
+    other: int
+
+    def __init__(self, both: int) -> None:
+        self.one = self.other = both
+
+
+@dataclasses.dataclass
+class Doubles:
+    number: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value * 2)
+
+
 def name_of(kind: type) -> str:
     return kind.__qualname__
 
@@ -79,8 +96,10 @@ def same(one: Any, other: Any) -> bool:
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if isinstance(one, np.generic):
         return one.dtype == other.dtype and one.tobytes() == other.tobytes()
-    if isinstance(one, (pd.DataFrame, pd.Series, pa.Table)):
-        return bool(one.equals(other))
+    if isinstance(one, (pd.DataFrame, pd.Series)):
+        return bool(one.equals(other)) and getattr(one.index, "freq", None) == getattr(other.index, "freq", None)
+    if isinstance(one, pa.Table):
+        return one.schema == other.schema and one.to_pylist() == other.to_pylist()
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
@@ -92,6 +111,7 @@ def same(one: Any, other: Any) -> bool:
 
 def _examples() -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
+    turned = torch.tensor([1 + 2j], dtype=torch.complex64).conj()
     rows = pd.DataFrame(
         {"n": [1, 2], "text": ["a", "é"], "when": pd.to_datetime(["2024-01-01", "2024-01-02"]), "kind": pd.Categorical(["u", "v"])}
     )
@@ -114,16 +134,40 @@ def _examples() -> dict[str, Any]:
         "scalars": [np.float64(0.1), np.float32("nan"), np.int8(3), np.bool_(True), np.str_("é"), np.str_(""), np.datetime64(3, "s")],
         "tensor": torch.rand(2, 3, generator=generator),
         "tensors": [torch.tensor(1), torch.zeros(0), torch.ones(2, dtype=torch.bfloat16), torch.ones(2, requires_grad=True)],
+        "called_like_metadata": {"__metadata__": torch.ones(2), "a": torch.zeros(1)},
+        "complex_tensors": [turned, turned.imag],
         "views": {"row": torch.arange(6.0).reshape(2, 3).t(), "tied": torch.arange(6.0)[::2]},
         "parameters": [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(1), requires_grad=False)],
         "state_dict": OrderedDict(torch.nn.Linear(3, 2).state_dict()),
         "table": rows,
         "indexed": rows.set_index("text"),
         "numbered_columns": pd.DataFrame(np.ones((2, 2))),
+        "dated": pd.DataFrame({"a": [1, 2, 3]}, index=pd.date_range("2024", periods=3, freq="W")),
+        "dated_series": pd.Series([1, 2], index=pd.timedelta_range("1h", periods=2, freq="2h"), name="a"),
+        "kinds_of_columns": pd.DataFrame(
+            {
+                "whole": pd.array([1, None], dtype="Int64"),
+                "truth": pd.array([True, None], dtype="boolean"),
+                "zone": pd.date_range("2024", periods=2, tz="Europe/Berlin"),
+                "order": pd.Categorical(["b", None], categories=["b", "a"], ordered=True),
+                "month": pd.period_range("2024", periods=2, freq="M"),
+                "between": pd.interval_range(0, 2),
+                "nothing": [None, None],
+                "maybe": [True, None],
+                "small": np.ones(2, "i1"),
+                "record": [{"a": 1}, {"a": 2}],
+            },
+            index=pd.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["one", None]),
+        ),
+        "deep_columns": pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("x", 1), ("y", 2)])),
+        "dates_across": pd.DataFrame([[1, 2]], columns=pd.date_range("2024", periods=2)),
         "series": pd.Series([1.0, None], name=("a", 1)),
         "arrow": pa.table({"x": [1, None, 3], "y": [["a"], [], None]}),
+        "arrow_dictionaries": pa.table({"x": pa.chunked_array([pa.array(words).dictionary_encode() for words in (["a", "b"], ["c"])])}),
+        "arrow_views": pa.table({"x": pa.array(["a long text in a view"], pa.string_view()), "n": pa.nulls(1)}),
         "tables": {"one": rows, "many": [rows, rows]},
         "dataclass": Settings(0.1, [Settings(1.0, [])]),
+        "dataclasses_that_do_more": [TakesBoth(3), Doubles(3)],
         "other_dataclasses": [Fixed(3, np.arange(2)), Derived(1)],
     }
 

@@ -93,10 +93,12 @@ def ways_out(effects: Sequence[SideEffect]) -> str:
     """What a person can do about these."""
     places = ",".join(effect.place for effect in effects)
     names = list(dict.fromkeys(name for effect in effects for name in effect.leaves))
-    ways = [f"send what they leave as values with --send {','.join(names)}"] if names else []
+    it, leave = ("it", "leaves") if len(effects) == 1 else ("they", "leave")
+    ways = [f"send what {it} {leave} as {'a value' if len(names) == 1 else 'values'} with --send {','.join(names)}"] if names else []
     if any(not effect.leaves and any(reason.startswith(WRITES) for reason in effect.reasons) for effect in effects):
         ways.append("send the file that is needed with --input NAME=PATH")
-    ways += [f"leave them out with --exclude {places}", f"or let them run with --rerun {places}"]
+    them = "it" if len(effects) == 1 else "them"
+    ways += [f"leave {them} out with --exclude {places}", f"or let {them} run with --rerun {places}"]
     text = "; ".join(ways)
     return f"{text[:1].upper()}{text[1:]}, which this kernel remembers (--rerun {ALL} accepts every one)."
 
@@ -110,11 +112,7 @@ def also_ran(export: Export) -> list[str]:
 def accept(words: Sequence[Selector], shell: Any) -> list[str]:
     """Accept what the last refusal or preview named; returns the texts of what was accepted."""
     remembered = remembered_by(shell)
-    found = [
-        text_of(piece)
-        for piece, names in remembered.refused
-        if any(word.name == ALL or word.name in names or word.is_place_of(piece) for word in words)
-    ]
+    found = [text_of(piece) for piece, names in remembered.refused if any(word.accepts(piece, names) for word in words)]
     remembered.accepted.update(found)
     return found
 
@@ -137,7 +135,8 @@ def _keep_in_notebook(export: Export, shell: Any) -> None:
     try:
         key = own_key() if accepted else kept_key()
     except OSError as error:
-        print(f"accepted for this kernel only: {error}")  # noqa: T201 - the cell's own output
+        if accepted:
+            print(f"accepted for this kernel only: {error}")  # noqa: T201 - the cell's own output
         return
     if key is not None:
         keep_marks(shell, key, [_mark(effect, key) for effect in accepted])

@@ -88,6 +88,9 @@ class BodyReader:
         # One after the other: functions that call functions may go deeper than Python's own stack.
         while self._waiting:
             names, node, into = self._waiting.pop()
+            if isinstance(node, ast.ClassDef) and not any(_made_with(node)):
+                for base in node.bases:  # one with a method of its own calls theirs by name, or not
+                    self._note_called(names, base, into)
             for inside, statement in _statements(names, node):
                 for part in at_once(statement):
                     self._note(inside, part, into)
@@ -131,14 +134,18 @@ def _statements(names: Names, body: ast.AST) -> Iterator[tuple[Names, ast.AST]]:
     """What runs when this is called."""
     match body:
         case ast.ClassDef():
-            for method in body.body:
-                if isinstance(method, FUNCTIONS) and method.name in _MADE_WITH:
-                    yield from _statements(names, method)
+            for method in _made_with(body):
+                yield from _statements(names, method)
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             inside = names.inside(body)
             yield from ((inside, statement) for statement in body.body)
         case ast.Lambda():
             yield names, body.body
+
+
+def _made_with(body: ast.ClassDef) -> Iterator[ast.stmt]:
+    """The methods that run as an object of the class is made or entered."""
+    yield from (method for method in body.body if isinstance(method, FUNCTIONS) and method.name in _MADE_WITH)
 
 
 def _modules(names: Names, node: ast.Import | ast.ImportFrom) -> dict[str, None]:

@@ -6,6 +6,7 @@ Which statements have side effects is found in `side_effects.py`. Pure but for w
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,15 +36,26 @@ class Selector:
             return False
         return self.line is None or piece.line <= self.line < piece.line + max(1, piece.source.count("\n"))
 
+    def is_about(self, piece: Piece, names: Collection[str]) -> bool:
+        """Whether it names the statement's place, or one of these names, which the statement binds or changes."""
+        return self.name in names or self.is_place_of(piece)
+
+    def accepts(self, piece: Piece, names: Collection[str]) -> bool:
+        """Whether it accepts the side effects of this statement, which binds or changes these names."""
+        return self.name == ALL or self.is_about(piece, names)
+
 
 def read_selectors(text: str) -> tuple[Selector, ...]:
     """Read `model,3:2,4`: names, lines and whole cells.
 
     Raises:
-        ValueError: saying which word is none of these.
+        ValueError: saying which word is none of these, or that there is none.
     """
     words = [word.strip() for word in text.split(",")]
-    return tuple(_read_selector(word) for word in words if word)
+    selectors = tuple(_read_selector(word) for word in words if word)
+    if not selectors:
+        raise ValueError(f"{text!r} names no statement")
+    return selectors
 
 
 def _read_selector(word: str) -> Selector:
@@ -76,7 +88,7 @@ class Choices:
         """Whether the side effects of this statement, which binds or changes these names, may happen on every rank."""
         if text_of(piece) in self.accepted:
             return True
-        return any(chosen.name == ALL or chosen.name in names or chosen.is_place_of(piece) for chosen in self.rerun)
+        return any(chosen.accepts(piece, names) for chosen in self.rerun)
 
 
 NO_CHOICES = Choices()
@@ -108,8 +120,8 @@ def choose(history: Sequence[Piece], choices: Choices, names_altered: Callable[[
     matched: set[Selector] = set()
     altered = names_altered() if any(chosen.name for chosen in choices.only) else [()] * len(history)
     for piece, names in zip(history, altered, strict=True):
-        wanted = [chosen for chosen in choices.only if chosen.is_place_of(piece) or chosen.name in names]
-        unwanted = [chosen for chosen in choices.exclude if chosen.is_place_of(piece) or _is_about(piece, chosen.name)]
+        wanted = [chosen for chosen in choices.only if chosen.is_about(piece, names)]
+        unwanted = [chosen for chosen in choices.exclude if chosen.is_place_of(piece) or _is_made_for(piece, chosen.name)]
         matched.update(wanted, unwanted)
         bound = _effects(piece)
         if unwanted or (choices.only and not wanted and not _defines(piece.node)):
@@ -143,15 +155,19 @@ def _check_matched(option: str, unknown: Sequence[Selector], history: Sequence[P
     if not unknown:
         return
     cells = sorted({piece.cell for piece in history})
+    bound = set().union(*(_effects(piece).binds for piece in history))
+    meant = [near for chosen in unknown if chosen.name for near in difflib.get_close_matches(chosen.name, bound, n=1)]
     raise InvalidSpec(
         f"{option} names what no statement of an earlier cell has.",
         asked=f"{option} {','.join(chosen.text for chosen in unknown)}",
         found=f"cells {', '.join(map(str, cells[-20:]))}" if cells else "no earlier cell",
-        fix="Give a name that an earlier cell binds, or CELL:LINE with the number in brackets beside the cell.",
+        fix=f"Did you mean {meant[0]!r}?"
+        if meant
+        else "Give a name that an earlier cell binds, or CELL:LINE with the number in brackets beside the cell.",
     )
 
 
-def _is_about(piece: Piece, name: str) -> bool:
+def _is_made_for(piece: Piece, name: str) -> bool:
     """Whether the statement binds this name, or binds nothing and changes this name's value."""
     if not name:
         return False

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpulayer.plain_data.fetched import FETCH
 from gpulayer_jupyter.export.pieces import Piece
 
-_WRITES = re.compile(r"(save|to_|write|dump|mkdir|makedirs|savefig|unlink|remove)")
+_WRITES = re.compile(r"(save|to_|write|dump|mkdir|makedirs|savefig|unlink|remove|download|urlretrieve)")
 _LONGEST = 1000
 
 
@@ -40,6 +40,8 @@ def _texts_of(piece: Piece) -> Iterator[tuple[str, str]]:
     if piece.restores or piece.source.startswith(FETCH):
         return
     if piece.run is None:
+        if piece.files:
+            return  # a value, whose files travel
         yield from ((text, piece.place(line)) for text, line in _texts(piece.node))
         return
     assert isinstance(piece.node, ast.Expr)
@@ -71,11 +73,11 @@ def _input_name(text: str, taken: Iterable[str]) -> str:
 
 
 def _texts(statement: ast.AST) -> Iterator[tuple[str, int]]:
-    """Texts with their lines, paths put together of texts included, but not those that are only written to."""
+    """Texts with their lines, paths put together of texts included, but not those of what is only written to or imported from."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop(0)
-        if isinstance(node, ast.Call) and _only_writes(node):
+        if isinstance(node, ast.Call) and _needs_none(node):
             continue
         whole = _joined(node)
         if whole is not None and isinstance(node, ast.expr):
@@ -99,8 +101,11 @@ def _joined(node: ast.AST) -> str | None:
     return "/".join(part.rstrip("/") for part in known) if len(known) == len(parts) else None
 
 
-def _only_writes(call: ast.Call) -> bool:
-    name = ast.unparse(call.func).rpartition(".")[2]
+def _needs_none(call: ast.Call) -> bool:
+    whole = ast.unparse(call.func)
+    if whole.startswith("sys.path."):
+        return True  # the modules in that folder travel
+    name = whole.rpartition(".")[2]
     if name == "open":
         modes = [part.value for part in (*call.args[1:], *(keyword.value for keyword in call.keywords)) if isinstance(part, ast.Constant)]
         return any(isinstance(mode, str) and re.fullmatch(r"[wax][bt+]*", mode) for mode in modes)

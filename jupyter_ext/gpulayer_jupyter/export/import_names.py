@@ -7,6 +7,8 @@ import hashlib
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
+from gpulayer_jupyter.export.known_names import base_of
+
 MOST_KEPT = 10_000  # sources; a project of that many edits is read again from time to time
 _CALLS = (b"import_module", b"__import__")
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -86,11 +88,7 @@ def _names(node: ast.AST, package: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        base = node.module or ""
-        if node.level:  # more levels than there are leave nothing to import
-            parents = package.split(".") if package else []
-            above = parents[: max(0, len(parents) - node.level + 1)]
-            base = ".".join([*above, *([node.module] if node.module else [])])
+        base = base_of(node, package)
         if base:
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")

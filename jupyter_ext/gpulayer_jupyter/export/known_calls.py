@@ -1,7 +1,7 @@
 """What is known about single calls that reach outside the process: which write files, start processes or use the network.
 
 Only what is known is told: a call that nobody knows counts as harmless here (in the slice it counts as changing). What a
-program's own functions do is found in `side_effects.py`. Pure. Runs in the kernel.
+program's own functions do is found in `bodies.py`. Pure. Runs in the kernel.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 WRITES, STARTS, NETWORK = "writes files", "starts a process", "uses the network"
 
 _WORDS_OPENERS = """
-open io.open gzip.open bz2.open lzma.open codecs.open tarfile.open zipfile.ZipFile h5py.File fsspec.open smart_open.open os.fdopen
-wave.open shelve.open dbm.open numpy.memmap numpy.lib.format.open_memmap netCDF4.Dataset zarr.open
+open builtins.open io.open gzip.open bz2.open lzma.open codecs.open tarfile.open zipfile.ZipFile h5py.File fsspec.open smart_open.open
+os.fdopen wave.open shelve.open dbm.open numpy.memmap numpy.lib.format.open_memmap netCDF4.Dataset zarr.open
 """
 _OPENERS = frozenset(_WORDS_OPENERS.split())
 _WRITING_MODE = re.compile(r"(?=[^:|]*[wax+])[rwaxbtU+]{1,4}([:|]\w*)?|[cn]")
@@ -57,7 +57,7 @@ _WRITE_METHODS = re.compile(
     r"|to_(pickle|parquet|feather|hdf|excel|stata|orc|sql|gbq|netcdf|zarr)"
 )
 _WITH_PATH_METHODS = frozenset({"to_csv", "to_json", "to_html", "to_markdown", "to_latex", "to_xml", "to_string"})
-_NETWORK_METHODS = re.compile(r"push_to_hub|urlretrieve|urlopen|download(_\w+)?|upload(_\w+)?|upload_file|from_pretrained")
+_NETWORK_METHODS = re.compile(r"push_to_hub|urlretrieve|urlopen|download(_\w+)?|upload(_\w+)?|from_pretrained")
 _SQL_METHODS = frozenset({"execute", "executemany", "executescript", "sql"})
 _WRITING_SQL = re.compile(r"\s*(insert|update|delete|create|drop|alter|replace|copy|attach)\b", re.IGNORECASE)
 _URL = re.compile(r"(https?|ftps?|s3a?|gs|gcs|hf|az|abfss?)://")
@@ -85,7 +85,7 @@ def what_it_does(call: ast.Call, dotted: str, *, text_of: TextOf, made_by: MadeB
         return None
     if dotted:
         known = _of_library(call, dotted, text_of)
-        if known is not None or dotted in _OPENERS or dotted == "builtins":
+        if known is not None or dotted in _OPENERS:
             return known
     if isinstance(call.func, ast.Attribute):
         return _of_method(call, call.func, dotted, text_of=text_of, made_by=made_by)
@@ -125,7 +125,9 @@ def _of_method(call: ast.Call, func: ast.Attribute, dotted: str, *, text_of: Tex
     name = func.attr
     first = text_of(call.args[0]) if call.args else None
     if name == "open":
-        return WRITES if _writes(_mode(call, text_of, at=0)) else None
+        # `path.open("w")`, `rasterio.open(path, "w")`: of what was imported it isn't known which of the two it is.
+        mode = (_mode(call, text_of, at=1) if dotted else None) or _mode(call, text_of, at=0)
+        return WRITES if _writes(mode) else None
     if name == "mkdir":
         return None if _is_harmless_folder(call, "os.mkdir") else WRITES
     if name in _WITH_PATH_METHODS:

@@ -100,16 +100,22 @@ class Names:
         if made:
             self._made_by[name] = made
 
-    def inside(self, body: ast.AST) -> Names:
-        """These names as a function sees them: with what it imports and defines itself."""
+    def inside(self, body: ast.FunctionDef | ast.AsyncFunctionDef) -> Names:
+        """These names as a function sees them: without those that are its parameters', with what it imports and defines itself."""
         kinds = (ast.Import, ast.ImportFrom, *FUNCTIONS, ast.Assign)
         local = [node for node in ast.walk(body) if isinstance(node, kinds) and node is not body]
-        if not local:
+        given = body.args
+        parameters = (*given.posonlyargs, *given.args, *given.kwonlyargs, *(one for one in (given.vararg, given.kwarg) if one))
+        hidden = [one.arg for one in parameters if one.arg == "open" or any(one.arg in table for table in self._tables())]
+        if not local and not hidden:
             return self
         inside = Names(self.module, self.package, self.public_of)
         for mine, theirs in zip(self._tables(), inside._tables(), strict=True):
             theirs.update(mine)
         inside.methods.update(self.methods)
+        inside._hides_open = self._hides_open
+        for name in hidden:
+            inside._bind(name)
         for node in local:
             inside.learn(node)
         return inside
@@ -183,8 +189,9 @@ def origins_of(node: ast.Import | ast.ImportFrom, package: str) -> dict[str, str
 
 
 def base_of(node: ast.ImportFrom, package: str) -> str:
-    """The module that a `from` statement names, a relative one included."""
+    """The module that a `from` statement names, a relative one included; more levels than there are count as all of them."""
     if not node.level:
         return node.module or ""
     parents = package.split(".") if package else []
-    return ".".join([*parents[: len(parents) - node.level + 1], *([node.module] if node.module else [])])
+    above = parents[: max(0, len(parents) - node.level + 1)]
+    return ".".join([*above, *([node.module] if node.module else [])])

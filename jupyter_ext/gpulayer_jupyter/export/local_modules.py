@@ -53,21 +53,6 @@ def nothing_loaded(name: str) -> importlib.machinery.ModuleSpec | None:  # noqa:
     return None
 
 
-def find_local_modules(
-    statements: Iterable[ast.AST],
-    *,
-    roots: Sequence[Path],
-    module_path: Sequence[str],
-    folders: Sequence[Path],
-    loaded: Loaded = nothing_loaded,
-) -> LocalModules:
-    """Follow the imports of these statements; see `ModuleSearch`."""
-    search = ModuleSearch(roots=roots, module_path=module_path, folders=folders, loaded=loaded)
-    for _ in search.follow(statements):
-        pass
-    return search.found
-
-
 class ModuleSearch:
     """Finds the local modules that statements import, and those that these import in turn.
 

@@ -38,6 +38,7 @@ class ReadingAhead:
         self._search = search
         self._looked_at = 0  # statements of the history
         self._unreadable = False
+        self._reading: Iterator[None] | None = None
         self.done: asyncio.Event | None = None
         """Of what has been begun last."""
 
@@ -45,6 +46,7 @@ class ReadingAhead:
         self._shell.events.register("post_run_cell", self._begin)
 
     def stop(self) -> None:
+        self._reading = None
         self._shell.events.unregister("post_run_cell", self._begin)
 
     def _begin(self, result: Any) -> None:  # noqa: ARG002 - the event's
@@ -56,11 +58,13 @@ class ReadingAhead:
         except RuntimeError:
             return  # IPython in a terminal has no moments of its own
         self.done = asyncio.Event()
-        loop.call_soon(self._go_on, loop, self._steps(), self.done)
+        # One at a time: an earlier one, which knows less of the history, would begin the kept pass anew.
+        self._reading = self._steps()
+        loop.call_soon(self._go_on, loop, self._reading, self.done)
 
     def _go_on(self, loop: asyncio.AbstractEventLoop, steps: Iterator[None], done: asyncio.Event) -> None:
         until = time.perf_counter() + AT_ONCE_SECONDS
-        for _ in steps:
+        for _ in steps if steps is self._reading else ():
             if time.perf_counter() > until:
                 loop.call_soon(self._go_on, loop, steps, done)
                 return

@@ -106,7 +106,7 @@ def write_program(
     cells = list(dict.fromkeys(piece.cell for piece in (*kept, *cell)))
     numbers = {count: number for number, count in enumerate(cells, start=1)}
     top, rest = _File(main), _File(body)
-    top.write("# Written by GPUlayer from the cells of a notebook; `torchrun main.py` runs it by hand.\n")
+    top.write(f"# Written by GPUlayer from the cells of a notebook; `torchrun {main}` runs it by hand.\n")
     for file in (top, rest):
         if futures:
             file.write(f"from __future__ import {', '.join(sorted(futures))}\n")

@@ -6,10 +6,10 @@ What running a statement does outside the process is found in `outside_acts.py`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpulayer_jupyter.export.effects import effects_of
+from gpulayer_jupyter.export.effects import Effects, effects_of
 from gpulayer_jupyter.export.module_bodies import ModuleSource, Sources
 from gpulayer_jupyter.export.outside_acts import OutsideActs
 from gpulayer_jupyter.export.pieces import Piece
@@ -27,7 +27,7 @@ class SideEffect:
         line: of the notebook's cell.
         reasons: in words: "writes files (open)", "took 42 s in the kernel".
         names: what it binds or may change.
-        leaves: of these, what it leaves for later statements: the values that could be sent in its place.
+        leaves: what could be sent in its place: of these, or of what later statements make of them, what the job's cell reads.
         seconds: how long it took in the kernel; None where nobody knows.
         accepted: a person said that it may run on every rank.
     """
@@ -71,7 +71,7 @@ def find_side_effects(
     """
     acts_of = OutsideActs(Sources(modules))
     found: list[SideEffect] = []
-    for piece, altered in zip(pieces, names, strict=True):
+    for index, (piece, altered) in enumerate(zip(pieces, names, strict=True)):
         acts = [] if piece.restores else acts_of.run(piece.node)
         if piece.run is not None:
             acts = acts_of.run_file(piece.run.tree, line=piece.node.lineno, title=piece.run.path)
@@ -83,17 +83,37 @@ def find_side_effects(
             line = piece.cell_line(acts[0].line if acts else piece.node.lineno)
             names_here = frozenset(altered)
             accepted = accepts(piece, names_here)
-            found.append(SideEffect(piece, line, tuple(reasons), names_here, _leaves(piece, names_here, read), seconds, accepted))
+            leaves = _leaves(piece, names_here, zip(pieces[index + 1 :], names[index + 1 :], strict=True), read)
+            found.append(SideEffect(piece, line, tuple(reasons), names_here, leaves, seconds, accepted))
     return tuple(found)
 
 
-def _leaves(piece: Piece, names: Collection[str], read: Collection[str]) -> tuple[str, ...]:
-    """The names whose values the statement made, as the syntax tells: not the functions and loggers that it may have changed."""
-    effects = effects_of(piece.node) if piece.run is None else piece.run.effects()
+def _leaves(piece: Piece, names: Collection[str], later: Iterable[tuple[Piece, Collection[str]]], read: Collection[str]) -> tuple[str, ...]:
+    """The values that the statement made, or later ones made of them, where the job reads them: no functions, no file handles."""
+    made = _made_by(piece, names)
+    wanted = set(read)
+    stem = set(made)
+    for following, altered in later:
+        uses = _effects(following).uses
+        if isinstance(following.node, _QUICK):
+            # What a function reads, the job reads by calling it.
+            wanted |= {use.name for use in uses}
+        elif any(use.name in stem for use in uses):
+            stem |= _made_by(following, altered)
+    return tuple(sorted(made & wanted or stem & wanted))
+
+
+def _made_by(piece: Piece, names: Collection[str]) -> set[str]:
+    """As the syntax tells: not the functions and loggers that it may have changed."""
+    effects = _effects(piece)
     made = (effects.binds | effects.may_bind) - effects.deletes
     if not made:
         made = {use.name for use in effects.uses if use.how in ("changed", "method") and not use.later and use.name in names}
-    return tuple(sorted(made & set(read) or made - {name for name in made if name.startswith("_")}))
+    return {name for name in made if not name.startswith("_")}
+
+
+def _effects(piece: Piece) -> Effects:
+    return effects_of(piece.node) if piece.run is None else piece.run.effects()
 
 
 def takes_time(piece: Piece) -> bool:

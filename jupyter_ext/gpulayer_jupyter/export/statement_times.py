@@ -31,9 +31,12 @@ class StatementTimes:
         self._recorder = recorder
         self._times: dict[Run, list[tuple[Position, float]]] = {}
         self._timed: set[Run] = set()
+        self._ours: Any = None
+        self._theirs: Any = None
 
     def start(self) -> None:
         original = self._shell.run_code
+        self._theirs = vars(self._shell).get("run_code")
 
         async def run_code(code: CodeType, *arguments: Any, **options: Any) -> Any:
             run = self._recorder.current
@@ -50,12 +53,14 @@ class StatementTimes:
                 if seconds >= KEPT_FROM_SECONDS:
                     kept.append(((_first_position(code),), seconds))
 
-        self._shell.run_code = run_code
+        self._ours = self._shell.run_code = run_code
 
     def stop(self) -> None:
         # Where somebody has put theirs above ours, taking ours away would take theirs, too.
-        if getattr(self._shell.__dict__.get("run_code"), "__qualname__", "").startswith("StatementTimes.start"):
+        if self._ours is not None and vars(self._shell).get("run_code") is self._ours:
             del self._shell.run_code
+            if self._theirs is not None:
+                self._shell.run_code = self._theirs
 
     def lookup(self) -> Callable[[Piece], float | None]:
         """From statements to seconds; None of those that ran before the extension was loaded."""

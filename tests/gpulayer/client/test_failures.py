@@ -115,6 +115,19 @@ def test_details_carry_everything_as_plain_data():
     assert msgspec.convert(details["ranks"], tuple[RankOutcome, ...]) == ranks
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "told"),
+    [
+        ("ModuleNotFoundError", "No module named 'einops'", True),
+        ("ModuleNotFoundError", "No module named 'mine.part'", False),  # `mine` is there
+        ("ValueError", "No module named 'einops'", False),
+    ],
+)
+def test_a_missing_package_is_told_with_what_brings_it(kind, message, told):
+    error = failed(rank=0, exit_code=1, error=RankError(type=kind, message=message, traceback="t"))
+    assert ("If the worker lacks a package 'einops', --requirements FILE brings it" in error.message) is told
+
+
 def test_what_was_printed_last_is_a_note_where_nothing_was_raised():
     assert failed(rank=2, exit_code=2, last_lines=("epoch 3", "usage: x")).__notes__ == ["The last lines of rank 2:\nepoch 3\nusage: x"]
     raised = failed(rank=2, exit_code=1, last_lines=("epoch 3",), error=RankError(type="E", message="", traceback="t"))

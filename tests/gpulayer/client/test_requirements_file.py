@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulayer.client.requirements_file import read_requirements
+from gpulayer.client.requirements_file import read_requirements, without_secrets
 from gpulayer.errors import InvalidSpec
 
 
@@ -47,6 +47,8 @@ def test_a_mark_of_the_byte_order_is_no_part_of_a_name(tmp_path):
         ("wheels/x", "does not travel"),
         ("x-1-py3-none-any.whl", "does not travel"),
         ("-c constraints.txt", "does not travel"),
+        ("-e git+https://example.org/x.git#egg=x", "editable package does not travel"),
+        ("-r https://example.org/more.txt", "is not read"),
         ("--find-links wheels", "means nothing"),
         ("-fwheels", "means nothing"),
     ],
@@ -56,6 +58,28 @@ def test_what_lies_on_this_machine_only_is_refused_with_its_line(tmp_path, line,
         read(tmp_path, f"rich\n{line}\n")
     assert refused.value.asked == f"{tmp_path}/requirements.txt line 2: {line}"
     assert refused.value.fix
+
+
+@pytest.mark.parametrize("option", ["-c", "-e", "-r"])
+def test_a_refusal_shows_no_password(tmp_path, option):
+    with pytest.raises(InvalidSpec) as refused:
+        read(tmp_path, f"{option} git+https://me:s3cret@example.org/x?token=s3cret#egg=x\n")
+    assert refused.value.asked == f"{tmp_path}/requirements.txt line 1: {option} git+https://****@example.org/x?****#egg=x"
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x @ https://a:b@c/x.whl ; python_version > '3'", "x @ https://****@c/x.whl ; python_version > '3'"),
+        ("https://a:b@c@host/x", "https://****@host/x"),
+        ("retries exceeded with url: /x.whl?sig=abc&se=1 (Caused", "retries exceeded with url: /x.whl?**** (Caused"),
+        ("'http://t@h:1/x' and https://h/x@v1", "'http://****@h:1/x' and https://h/x@v1"),
+        ("x==1  # why? a=b", "x==1  # why? a=b"),
+    ],
+)
+def test_what_is_shown_is_without_what_lets_others_in(text, shown):
+    assert without_secrets(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -74,8 +98,9 @@ def test_what_is_no_list_of_requirements_is_refused(tmp_path, text, what):
 
 
 def test_a_file_that_is_not_there_or_names_itself_is_refused(tmp_path):
-    with pytest.raises(InvalidSpec, match="can't be read"):
+    with pytest.raises(InvalidSpec, match="can't be read") as refused:
         read_requirements(tmp_path / "none.txt")
+    assert refused.value.found == f"No such file or directory: {tmp_path / 'none.txt'}"
     with pytest.raises(InvalidSpec, match="can't be read"):
         read(tmp_path, "-r gone.txt\n")
     with pytest.raises(InvalidSpec, match="names itself"):

@@ -5,6 +5,7 @@ from support.client import job_status
 
 from gpulayer.bundle.archive import Bundle
 from gpulayer.client.submitting import local_workers, submit_with_workers
+from gpulayer.errors import InvalidSpec
 from gpulayer.spec import CommandJob
 
 
@@ -30,6 +31,14 @@ def test_workers_come_before_the_job_and_are_told(started, notes):
     submitted = submit_with_workers(client, CommandJob(["true"], devices=2), source=Bundle({"a.py": b""}))
     assert client.calls == ["start", "submit ['a.py']"]
     assert submitted.notes == notes
+
+
+@pytest.mark.parametrize("given", [{"requirements": "none.txt"}, {"inputs": {"rows": "none.csv"}}])
+def test_what_can_not_travel_is_refused_before_a_worker_is_started(given):
+    client = Asked(1)
+    with pytest.raises(InvalidSpec, match=r"none\."):
+        submit_with_workers(client, CommandJob(["true"], **given), source=Bundle({"a.py": b""}))
+    assert client.calls == []
 
 
 def test_several_are_several():

@@ -11,8 +11,8 @@ import types
 import pytest
 from support.plain_values import Settings, store
 
-from gpulayer.client.values import class_finder, read_values
-from gpulayer.errors import NotFound
+from gpulayer.client.values import class_finder, read_values, value_limit
+from gpulayer.errors import InvalidSpec, NotFound
 from gpulayer.plain_data.writing import write
 from gpulayer.protocol import Digest, OutputFile
 
@@ -78,7 +78,7 @@ def test_values_come_by_name_and_what_is_missing_says_why(outputs):
 def test_only_the_names_that_were_asked_for(outputs):
     values = _read(outputs, names=["b", "unknown"])
     assert list(values) == ["b"]
-    assert values.missing == {"unknown": "was not sent back"}
+    assert values.missing == {"unknown": "it was not sent back"}
     assert sorted(outputs.fetched) == ["3.json", "values.json"]
 
 
@@ -91,7 +91,7 @@ def test_what_is_too_large_is_not_fetched(outputs):
 
 def test_a_size_that_is_not_true_is_found_out(outputs):
     outputs.sizes["3.json"] = 5
-    assert _read(outputs, names=["b"]).missing == {"b": "is not of the size that it says"}
+    assert _read(outputs, names=["b"]).missing == {"b": "it is not of the size that it says"}
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,24 @@ def test_a_job_that_sent_nothing(tmp_path):
         _read(outputs)
 
 
+def test_an_index_larger_than_it_was_said_to_be(outputs, tmp_path):
+    (tmp_path / "fetched" / "values.json").write_text(json.dumps({"a": {"why": "x" * 2_000_000}}))
+    outputs.sizes["values.json"] = 100
+    with pytest.raises(NotFound, match="can't be read"):
+        _read(outputs)
+
+
+def test_one_values_files_are_read_for_one_name(outputs, tmp_path):
+    (tmp_path / "fetched" / "values.json").write_text(json.dumps({f"a{number}": {"file": "0"} for number in range(1000)}))
+    values = _read(outputs)
+    assert list(values) == ["a0"]
+    assert outputs.fetched.count("0.json") == 1
+    assert len(values.missing) == 999
+
+
 def test_a_class_that_is_not_here_is_named(outputs):
     assert _read(outputs, namespace={}, names=["settings"]).missing == {
-        "settings": "holds a Settings, and there is no such class here: define it in a cell of its own"
+        "settings": "it holds a Settings, and there is no such class here: define it in a cell of its own"
     }
 
 
@@ -142,3 +157,16 @@ def test_classes_are_found_without_importing_or_running_anything(monkeypatch):
         with pytest.raises(ValueError, match="no such class here"):
             find(name)
     assert "this" not in sys.modules
+
+
+@pytest.mark.parametrize(("chosen", "limit"), [("", 64_000_000), ("0.5", 500_000), ("2", 2_000_000)])
+def test_the_limit_is_a_setting(chosen, limit, monkeypatch):
+    monkeypatch.setenv("GPULAYER_VALUE_LIMIT_MB", chosen)
+    assert value_limit() == limit
+
+
+@pytest.mark.parametrize("chosen", ["much", "0", "-1", "inf", "nan"])
+def test_a_limit_that_is_none(chosen, monkeypatch):
+    monkeypatch.setenv("GPULAYER_VALUE_LIMIT_MB", chosen)
+    with pytest.raises(InvalidSpec, match="GPULAYER_VALUE_LIMIT_MB"):
+        value_limit()

@@ -30,7 +30,7 @@ def _lay_out(files, folder):
 def test_every_kind_is_an_expression(kind, tmp_path):
     text, files = _made(example(kind))
     _lay_out(files, tmp_path)
-    classes = {name: getattr(plain_values, name) for name in ("Settings", "Fixed", "Derived")}
+    classes = {name: getattr(plain_values, name) for name in ("Settings", "Fixed", "Derived", "TakesBoth", "Doubles")}
     made = eval(text, {**classes, "__file__": str(tmp_path / "main.py")})
     assert same(example(kind), made)
     assert {name.partition(".")[2] for name in files} <= {"json", "npy", "safetensors", "arrow", "py", "1.npy", "1.arrow", "2.arrow"}
@@ -48,6 +48,7 @@ def test_every_kind_is_an_expression(kind, tmp_path):
         (frozenset({1}), "frozenset({1})"),
         (float("inf"), 'float("inf")'),
         (np.float32(0.5), '__import__("numpy").float32(0.5)'),
+        (np.bool_(True), '__import__("numpy").bool_(True)'),
         (Settings(0.1, [1]), "Settings(rate=0.1, sizes=[1])"),
         (
             np.zeros(3),

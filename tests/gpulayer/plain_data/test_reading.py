@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -109,15 +110,82 @@ def test_what_is_no_plain_data_is_refused(kind, tmp_path):
         _read(structure, tmp_path, files)
 
 
-def test_a_small_file_that_becomes_a_large_table_is_refused(tmp_path):
-    table = pa.table({"a": np.zeros(2_000_000)})
+def _table_bytes(table, **options):
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+    with pa.ipc.new_file(sink, table.schema, **options) as file:
         file.write_table(table)
-    data = sink.getvalue().to_pybytes()
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "frame"])
+@pytest.mark.parametrize("column", [pa.array(np.zeros(2_000_000)), pa.array(["a"] * 2_000_000).dictionary_encode()])
+def test_a_compressed_table_is_refused_before_it_is_unpacked(column, kind, tmp_path):
+    data = _table_bytes(pa.table({"a": column}), options=pa.ipc.IpcWriteOptions(compression="zstd"))
     assert len(data) < 100_000
-    with pytest.raises(ValueError, match="more than 1 MB"):
+    with pytest.raises(ValueError, match="compressed"):
+        _read({"$table": {"file": "x.arrow", "kind": kind}}, tmp_path, {"x.arrow": data})
+
+
+def _views_of_one_text():
+    text = b"x" * 2000
+    views = b"".join(struct.pack("<i4sii", len(text) - index, b"xxxx", 0, 0) for index in range(1000))
+    return pa.Array.from_buffers(pa.string_view(), 1000, [None, pa.py_buffer(views), pa.py_buffer(text)])
+
+
+# Each takes a few kilobytes as a file, and gigabytes or at least more than it may where pandas writes it out.
+GROWING = {
+    "nothing": lambda: pa.nulls(10**9),
+    "nothing_in_structures": lambda: pa.StructArray.from_arrays([pa.nulls(10**7)], ["a"]),
+    "nothing_in_a_list": lambda: pa.FixedSizeListArray.from_arrays(pa.nulls(10**9), 10**9),
+    "empty_bytes": lambda: pa.Array.from_buffers(pa.binary(0), 10**9, [None, pa.py_buffer(b"")]),
+    "truths": lambda: pa.array(np.zeros(1_500_000, bool)),
+    "texts_of_one_memory": _views_of_one_text,
+    "lists_of_one_memory": lambda: pa.ListViewArray.from_arrays(
+        pa.array([0] * 10_000, pa.int32()), pa.array([1000] * 10_000, pa.int32()), pa.array(np.zeros(1000))
+    ),
+    "runs": lambda: pa.RunEndEncodedArray.from_arrays(pa.array([10**9], pa.int64()), pa.array([7.0])),
+    "one_text_in_many_places": lambda: pa.ListArray.from_arrays(
+        pa.array([0, 100_000], pa.int32()), pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, "i1")), pa.array(["x" * 100_000]))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_a_table_that_says_much_with_few_bytes_is_refused(kind, tmp_path):
+    data = _table_bytes(pa.table({"a": GROWING[kind]()}))
+    assert len(data) < 1_000_000
+    with pytest.raises(ValueError, match=r"more than 1 MB|not read into pandas"):
         _read({"$table": {"file": "x.arrow", "kind": "frame"}}, tmp_path, {"x.arrow": data})
+
+
+def test_columns_of_a_kind_as_wide_as_it_says_are_refused(tmp_path):
+    table = pa.Table.from_pandas(pd.DataFrame({"a": [1]}))
+    described = json.loads(table.schema.metadata[b"pandas"])
+    described["column_indexes"][0]["numpy_type"] = "V2000000000"
+    data = _table_bytes(table.replace_schema_metadata({"pandas": json.dumps(described)}))
+    with pytest.raises(ValueError, match="of a kind that is not read"):
+        _read({"$table": {"file": "x.arrow", "kind": "frame"}}, tmp_path, {"x.arrow": data})
+
+
+@pytest.mark.parametrize("mark", [{"$array": "x.npy"}, {"$table": {"file": "x.arrow", "kind": "arrow"}}])
+def test_a_file_is_read_once_however_often_it_is_named(mark, tmp_path):
+    files = {"x.npy": _array_bytes(np.zeros(1000)), "x.arrow": _table_bytes(pa.table({"a": [1]}))}
+    with pytest.raises(ValueError, match="or twice"):
+        _read([mark] * 1000, tmp_path, files)
+
+
+def test_tables_are_counted_together(tmp_path):
+    data = _table_bytes(pa.table({"a": np.zeros(70_000)}))
+    marks = [{"$table": {"file": f"{name}.arrow", "kind": "frame"}} for name in "ab"]
+    with pytest.raises(ValueError, match="its tables come to more than 1 MB"):
+        _read(marks, tmp_path, {"a.arrow": data, "b.arrow": data})
+
+
+@pytest.mark.parametrize("freq", ["D", "no such", 3, ["D"]])
+def test_dates_that_do_not_come_as_often_as_they_say(freq, tmp_path):
+    data = _table_bytes(pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}, index=pd.to_datetime(["2024-01-01", "2024-01-05"]))))
+    with pytest.raises(ValueError):
+        _read({"$table": {"file": "x.arrow", "kind": "frame", "freq": freq}}, tmp_path, {"x.arrow": data})
 
 
 def test_a_damaged_table_is_checked_before_anything_else_is_done_with_it(tmp_path):

@@ -122,25 +122,46 @@ def _deep():
     return made
 
 
+def _freed():
+    made = torch.ones(4)
+    made.untyped_storage().resize_(0)
+    return made
+
+
 REFUSED = {
     "module": (lambda: torch.nn.Linear(1, 1), "x", "is a torch.nn.modules.linear.Linear, which is no plain data", "state_dict()"),
     "optimizer": (lambda: torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]), "x", "SGD", "state_dict()"),
-    "inside": (lambda: {"a": [1, len]}, "x['a'][1]", "is a builtin_function_or_method", "travel as source"),
-    "function": (lambda: lambda: 1, "x", "is a function", "travel as source"),
+    "inside": (lambda: {"a": [1, len]}, "x['a'][1]", "is a builtin_function_or_method", "travel as source: define or import it in a cell."),
+    "function": (lambda: lambda: 1, "x", "is a function", "travel as source: take it out of --send."),
     "class": (lambda: Settings, "x", "is a type", "travel as source"),
     "library": (lambda: json, "x", "is a module", "travel as source"),
     "objects": (lambda: np.array([{}, None]), "x", "holds Python objects", "x.tolist()"),
     "strings": (lambda: np.array(["a"], np.dtypes.StringDType()), "x", "is an array of StringDType()", "x.tolist()"),
     "masked": (lambda: np.ma.array([1, 2]), "x", "is a numpy.ma.MaskedArray", "numpy.asarray(x)"),
+    "fields_in_another_order": (
+        lambda: np.zeros(2, [("a", "i4"), ("b", "f8")])[["b", "a"]],
+        "x",
+        "which npy files do not keep",
+        "Send numpy.lib.recfunctions.repack_fields(x).",
+    ),
+    "numbers_as_objects": (lambda: pd.DataFrame({"a": [1]}, index=pd.Index([1], dtype=object)), "x", "another one (its index)", "ordinary"),
+    "name_of_a_series": (lambda: [pd.Series([1], name=pd.Timestamp("2024"))], "x[0].name", "Timestamp", "x[0].name.isoformat()"),
     "sparse": (lambda: torch.ones(2, 2).to_sparse(), "x", "is a sparse_coo tensor", "dense"),
     "meta": (lambda: torch.ones(2, device="meta"), "x", "is a meta tensor", "dense"),
+    "nested": (lambda: torch.nested.as_nested_tensor(torch.ones(2, 1)), "x", "is a nested tensor", "dense"),
+    "freed": (lambda: {"w": _freed()}, "x['w']", "whose memory was freed", "gather"),
     "wide_tensor": (lambda: torch.ones(1, dtype=torch.complex128), "x", "complex128", "another kind"),
-    "mixed_table": (lambda: pd.DataFrame({"a": [1, "b", {}]}), "x", "Arrow can't hold", "one kind of value"),
+    "mixed_table": (
+        lambda: pd.DataFrame({"a": [1, "b", {}]}),
+        "x",
+        "; Conversion failed for column a with type object)",
+        "one kind of value",
+    ),
     "lists_in_table": (lambda: pd.DataFrame({"a": [[1], (2,)]}), "x", "comes back from Arrow as another one", "one kind of value"),
     "index": (lambda: pd.Index([1]), "x", "is a pandas", "x.tolist()"),
-    "path": (lambda: [pathlib.Path("a")], "x[0]", "PosixPath", "str(x[0])"),
+    "path": (lambda: [pathlib.Path("a")], "x[0]", "PosixPath", "Send str(x[0]) in its place."),
     "date": (lambda: dt.datetime(2024, 1, 1), "x", "datetime.datetime", "x.isoformat()"),  # noqa: DTZ001
-    "decimal": (lambda: decimal.Decimal(1), "x", "decimal.Decimal", "str(x)"),
+    "decimal": (lambda: decimal.Decimal(1), "x", "decimal.Decimal", "Send str(x) under a name of its own."),
     "enumeration": (lambda: Colour.RED, "x", "Colour", "x.value"),
     "named_tuple": (lambda: Pair(1, 2), "x", "Pair", "tuple(x)"),
     "subclass": (lambda: Words(a=1), "x", "Words", "dict(x)"),

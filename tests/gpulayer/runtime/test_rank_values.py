@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -64,12 +65,12 @@ def test_values_are_written_when_all_of_the_program_has_ended(keeper, tmp_path):
     assert kept == {
         "number": [0, {"a": (1, 2)}],
         "later": ["from a thread"],
-        "gone": "is not bound at the program's end",
-        "function": "is a function, which is no plain data. Functions, classes and modules travel as source: define or import it "
-        "in a cell.",
-        "big": "comes to 0.2 MB, over the limit of 0.1 MB for one value. Keep it in a file among the outputs instead, or raise "
+        "gone": "it is not bound at the program's end",
+        "function": "it is a function, which is no plain data. Functions, classes and modules come from source: define or import it "
+        "in a cell without %%gpulayer.",
+        "big": "it comes to 0.2 MB, over the limit of 0.1 MB for one value. Keep it in a file among the outputs instead, or raise "
         "GPULAYER_VALUE_LIMIT_MB.",
-        "wicked": "could not be written: RuntimeError: not for you",
+        "wicked": "it could not be written: RuntimeError: not for you",
     }
 
 
@@ -87,6 +88,27 @@ def test_a_program_that_fails_sends_nothing_back(end, keeper, tmp_path):
     assert not (task.workspace / "output" / "fetched").exists()
 
 
+DIES = """
+import dataclasses, os, signal
+__gpulayer_fetch__ = {"names": ["first", "deadly"], "most_bytes": 1000}
+first = 1
+@dataclasses.dataclass
+class Deadly:
+    number: int = 1
+    def __getattribute__(self, name):
+        if name == "number": os.kill(os.getpid(), signal.SIGKILL)
+        return object.__getattribute__(self, name)
+deadly = Deadly()
+"""
+
+
+def test_a_rank_that_dies_while_it_writes_has_failed_and_sent_nothing(keeper, tmp_path):
+    task, result = _run(keeper, tmp_path, DIES)
+    assert result.state == "failed"
+    assert result.failure.signal == 9
+    assert not (task.workspace / "output" / "fetched" / "values.json").exists()
+
+
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
@@ -100,6 +122,17 @@ def test_what_cannot_be_understood_is_told_and_nothing_else_happens(wanted, says
     monkeypatch.setenv("GPULAYER_OUTPUT_DIR", str(tmp_path))
     keep_values(wanted, {"a": 1})
     assert says in capsys.readouterr().err
+
+
+def test_a_value_whose_code_would_end_the_program_is_named(tmp_path, monkeypatch):
+    class Leaving:
+        def __getattribute__(self, name):
+            raise SystemExit(7)
+
+    monkeypatch.setenv("GPULAYER_OUTPUT_DIR", str(tmp_path))
+    made = dataclasses.make_dataclass("Made", ["a"], bases=(Leaving,))
+    keep_values({"names": ["a", "b"], "most_bytes": 1000}, {"a": object.__new__(made), "b": 1})
+    assert _kept(tmp_path / "fetched") == {"a": "it could not be written: SystemExit: 7", "b": 1}
 
 
 def test_an_output_of_the_jobs_own_is_left_alone(tmp_path, monkeypatch, capsys):

@@ -149,9 +149,17 @@ def test_source_that_another_python_cannot_read_is_refused_with_place_and_versio
     check = EnvironmentCheck(FactsOfInterpreters(dict(os.environ)), dict(os.environ))
     verdict = check.check("d1", folder, sys.executable)
     assert verdict.refusal.message.startswith(f"This worker's Python {HERE}")
-    assert "cell.py line 2" in verdict.refusal.message
+    assert "'cell.py' line 2" in verdict.refusal.message
     assert "written with Python 3.99.1" in verdict.refusal.message
     assert "Python 3.99" in verdict.refusal.fix
+
+
+def test_a_files_name_is_told_on_one_line(tmp_path) -> None:
+    name = "a\x1b[31m\n.py"
+    folder = write(tmp_path / "source", manifest(python="3.99.1", files={name: ""}))
+    (folder / name).write_text("no Python at all")
+    verdict = EnvironmentCheck(FactsOfInterpreters(dict(os.environ)), dict(os.environ)).check("d1", folder, sys.executable)
+    assert r"can't read 'a\x1b[31m\n.py' line 1" in verdict.refusal.message
 
 
 def test_source_that_another_python_can_read_runs_with_a_word_about_it(tmp_path) -> None:
@@ -164,7 +172,7 @@ def test_source_that_another_python_can_read_runs_with_a_word_about_it(tmp_path)
 
 
 def test_of_the_same_minor_version_no_source_is_read(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(environment_check, "run_short", None)
+    monkeypatch.setattr(environment_check, "answer_of", None)
     folder = write(tmp_path / "source", manifest(python="3.11.0", files={"main.py": ""}), main="no Python at all")
     assert EnvironmentCheck(Pretended(facts()), {}).check("d1", folder, "python").refusal is None
 
@@ -199,6 +207,40 @@ def test_an_interpreter_is_asked_once_and_again_when_a_package_came(tmp_path, mo
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: Small_One\nVersion: 1.5\n")
     assert interpreters.of(sys.executable).packages["small-one"] == "1.5"
     assert len(probed) == 2
+
+
+def test_of_interpreters_that_nobody_asks_for_any_more_nothing_is_kept(monkeypatch) -> None:
+    probed = []
+    monkeypatch.setattr(interpreter_facts, "MOST_INTERPRETERS", 3)
+    monkeypatch.setattr(interpreter_facts, "probe", lambda python, environment: probed.append(python) or facts())
+    interpreters = FactsOfInterpreters({})
+    for number in range(9):
+        interpreters.of("own")
+        interpreters.of(f"environment {number}")
+    assert probed.count("own") == 1
+    assert len(interpreters._known) == 3
+
+
+def test_an_interpreter_is_asked_without_what_its_ranks_do_not_get() -> None:
+    environment = {**os.environ, "GPULAYER_TOKEN": "secret", "MPLBACKEND": "nbAgg", "MINE": "1"}
+    program = "import os; print([name for name in ('GPULAYER_TOKEN', 'MPLBACKEND', 'MINE') if name in os.environ])"
+    assert interpreter_facts.run_short(sys.executable, program, environment) == b"['MINE']\n"
+
+
+def test_an_interpreter_whose_installation_prints_is_understood(tmp_path) -> None:
+    (tmp_path / "customs").mkdir()
+    (tmp_path / "customs" / "sitecustomize.py").write_text("import atexit\nprint('welcome')\natexit.register(print, '{goodbye')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "customs")}
+    folder = write(tmp_path / "source", manifest(python="3.99.1", files={"main.py": ""}), main="no Python at all")
+    verdict = EnvironmentCheck(FactsOfInterpreters(environment), environment).check("d1", folder, sys.executable)
+    assert verdict.facts.python.startswith(HERE)
+    assert "can't read 'main.py' line 1" in verdict.refusal.message
+
+
+def test_an_interpreter_that_answers_something_else_is_named() -> None:
+    with pytest.raises(Unsupported, match="does not answer") as refused:
+        FactsOfInterpreters(dict(os.environ)).of("echo")
+    assert refused.value.asked == "echo"
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "false"])

@@ -9,10 +9,10 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.small_wheel import local_requirements, make_wheel
 
 from gpulayer.errors import Interrupted, Unsupported
@@ -57,6 +57,20 @@ def place(tmp_path: Path) -> Place:
 
 def run(python: str, code: str) -> str:
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def wait_until_gone(pid: str) -> None:
+    """A process that was killed closes its files a moment before it is gone."""
+    waiting = threading.Event()
+    for _ in range(int(WAIT_SECONDS / 0.02)):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state == "Z":
+            return
+        waiting.wait(0.02)
+    raise AssertionError(f"{pid} is still there: {state}")
 
 
 def fake_build(monkeypatch, act=lambda folder: None) -> list[Path]:
@@ -123,6 +137,21 @@ def test_what_can_not_be_installed_is_named_with_its_line_and_nothing_is_left(pl
             "mine>1 (line 1 of the requirements)",
             "× No solution found / ╰─▶ Because mine was not found and you require mine>1, they are",
         ),
+        (
+            ["ERROR: THESE PACKAGES DO NOT MATCH", "    mine>1 from https://example.org/mine.whl#sha256=1:", "        Expected sha256 0"],
+            "mine>1 (line 1 of the requirements)",
+            "ERROR: THESE PACKAGES DO NOT MATCH",
+        ),
+        (
+            ["ERROR: Cannot install mine>1, mine<1 and other because"],
+            "mine>1 (line 1 of the requirements)",
+            "ERROR: Cannot install mine>1, mine<1 and other because",
+        ),
+        (
+            ["ERROR: failed with url: https://me:s3cret@example.org/x?token=s3cret"],
+            None,
+            "ERROR: failed with url: https://****@example.org/x?****",
+        ),
         (["something else"], None, "something else"),
         ([], None, "the installer ended with code 2"),
     ],
@@ -130,6 +159,29 @@ def test_what_can_not_be_installed_is_named_with_its_line_and_nothing_is_left(pl
 def test_what_an_installer_said_is_told_in_short(lines, asked, found) -> None:
     error = environment_build._failed(lines, "mine>1\n", 2)
     assert (error.asked, error.found) == (asked, found)
+
+
+def test_a_requirement_with_a_password_is_told_without_it() -> None:
+    error = environment_build._failed(["ERROR: Failed to build 'mine'"], "mine @ https://me:s3cret@example.org/mine.zip\n", 1)
+    assert error.asked == "mine @ https://****@example.org/mine.zip (line 1 of the requirements)"
+
+
+def test_hashes_are_held(place: Place) -> None:
+    wheel = make_wheel(place.wheels, "smallone", "1.5")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    with place.use(f"smallone==1.5 --hash=sha256:{digest}") as environment:
+        assert run(environment.python, "import smallone; print(smallone.VERSION)") == "1.5"
+    with pytest.raises(Unsupported) as refused, place.use(f"smallone==1.5 --hash=sha256:{'0' * 64}"):
+        pass
+    assert refused.value.asked.startswith("smallone==1.5 --hash")
+
+
+@pytest.mark.parametrize("name", ["PIP_USER", "PIP_PREFIX", "PIP_TARGET", "PIP_DRY_RUN", "PIP_IGNORE_INSTALLED"])
+def test_it_is_filled_wherever_the_worker_installs_otherwise(place: Place, name: str) -> None:
+    make_wheel(place.wheels, "smallone", "1.5", requires=("msgspec",))
+    place.environment[name] = str(place.folder / "elsewhere") if name in ("PIP_PREFIX", "PIP_TARGET") else "1"
+    with place.use("smallone") as environment:
+        assert run(environment.python, "import smallone; print(smallone.VERSION)") == "1.5"
 
 
 def test_the_variables_of_installers_reach_them_and_gpulayers_do_not(place: Place, monkeypatch) -> None:
@@ -209,9 +261,15 @@ def test_a_stop_ends_the_installer_and_leaves_nothing(place: Place, monkeypatch)
     with pytest.raises(Interrupted), place.use("x", stopped=stopped):
         pass
     for pid in pids.read_text().split():
-        status = Path(f"/proc/{pid}/stat")
-        assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+        wait_until_gone(pid)
     assert place.built() == []
+
+
+def test_what_an_installer_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    code = f"import subprocess; print('done'); open({str(pid)!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid))"
+    assert environment_build._run([sys.executable, "-c", code], dict(os.environ), tmp_path, threading.Event(), None) == (0, ["done"])
+    wait_until_gone(pid.read_text())
 
 
 def test_many_that_want_it_at_once_get_one_that_was_built_once(place: Place, monkeypatch) -> None:
@@ -268,7 +326,7 @@ def test_what_a_builder_that_died_left_is_built_anew(place: Place, monkeypatch) 
     fake_build(monkeypatch)
     with place.use("x") as whole:
         pass
-    (whole.folder / "ready.json").unlink()
+    (whole.folder / "ready").unlink()
     (whole.folder / "half").write_text("")
     with place.use("x") as again:
         assert again.folder == whole.folder
@@ -317,10 +375,10 @@ def test_the_least_lately_used_go_but_those_in_use_and_leftovers_always(tmp_path
         for at, name in enumerate(("a", "b", "c")):
             with place.use(name) as environment:
                 names[name] = environment.folder.name
-                os.utime(environment.folder / "ready.json", (at, at))
+                os.utime(environment.folder / "ready", (at, at))
                 if name == "a":
                     using.enter_context(place.use(name))
-                    os.utime(environment.folder / "ready.json", (0, 0))
+                    os.utime(environment.folder / "ready", (0, 0))
         (tmp_path / "environments" / "unfinished").mkdir()
         (tmp_path / "environments" / "removed-1" / "deep").mkdir(parents=True)
         with place.use("d") as environment:

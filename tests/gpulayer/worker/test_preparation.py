@@ -6,11 +6,11 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.small_wheel import local_requirements, make_wheel
 from support.worker import WorkerPlace, worker_place
 
@@ -77,7 +77,7 @@ def test_source_that_this_python_cannot_read_never_starts_and_is_not_tried_again
     assert texts(job, rank=0) == []
     with pytest.raises(JobFailed) as failed:
         job.result()
-    assert f"Python {PYTHON} can't read main.py line 2" in failed.value.message
+    assert f"Python {PYTHON} can't read 'main.py' line 2" in failed.value.message
     assert "written with Python 3.99.4" in failed.value.message
     assert "worker w" in failed.value.message
     assert job.status.failure.reason == "start"

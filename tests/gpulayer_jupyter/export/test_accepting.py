@@ -31,7 +31,7 @@ def test_refused_with_the_three_ways_out_then_accepted_and_remembered(shell: Int
         "A statement of an earlier cell that this cell needs would run again on every rank:",
         "  cell 2, line 3: writes files (open in keep): x = keep(x)",
         (
-            "Send what they leave as values with --send x; leave them out with --exclude 2:3; or let them run with --rerun 2:3, "
+            "Send what it leaves as a value with --send x; leave it out with --exclude 2:3; or let it run with --rerun 2:3, "
             "which this kernel remembers (--rerun all accepts every one)."
         ),
     ]
@@ -110,7 +110,9 @@ def test_a_launched_fit_is_refused_and_accepted_by_command(shell: InteractiveShe
     )
     refused = _refusal(_run(shell, cell))
     assert refused.fix == "Accept with %gpulayer rerun all (or CELL:LINE), and run the cell again."
-    assert isinstance(_run(shell, "%gpulayer rerun nothing").error_in_exec, NotFound)
+    unknown = _run(shell, "%gpulayer rerun nothing").error_in_exec
+    assert isinstance(unknown, NotFound)
+    assert (unknown.asked, unknown.found) == ("nothing", "2:2")
     capsys.readouterr()
     _run(shell, "%gpulayer rerun all")
     assert capsys.readouterr().out == "accepted on every rank that needs them:\n  x = keep(4)\n"
@@ -124,3 +126,10 @@ def test_a_launched_fit_is_refused_and_accepted_by_command(shell: InteractiveShe
 def test_choices_that_nothing_answers_to(options: str, shell: InteractiveShell) -> None:
     _run(shell, "x = 1")
     assert isinstance(_run(shell, f"%%gpulayer {options}\nprint(x)").error_in_exec, InvalidSpec)
+
+
+def test_a_name_that_is_written_like_one_is_told(shell: InteractiveShell) -> None:
+    _run(shell, "rows = [1]")
+    refused = _run(shell, "%%gpulayer --exclude rosw\nprint(1)").error_in_exec
+    assert isinstance(refused, InvalidSpec)
+    assert refused.fix == "Did you mean 'rows'?"

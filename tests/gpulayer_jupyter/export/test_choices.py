@@ -26,6 +26,8 @@ def test_selectors_are_read() -> None:
     assert read_selectors("[3]:2")[0].line == 2
     with pytest.raises(ValueError, match="'a b' is neither a name nor CELL:LINE"):
         read_selectors("a b")
+    with pytest.raises(ValueError, match="',' names no statement"):
+        read_selectors(",")
 
 
 @pytest.mark.parametrize("what", ["log", "2:2,2:4", "2:3,2:4"])

@@ -31,6 +31,9 @@ def folder(tmp_path: Path) -> Path:
         ("import pkg\nopen('pkg/words.txt')", []),
         ("open('train.csv', 'w')\nimport pathlib\npathlib.Path('train.csv').write_text('')\nx = [1]\nx.to_csv('train.csv')", []),
         ("def f():\n    'train.csv'\n", []),
+        ("import sys\nsys.path.append('images/x')", []),
+        # What the job fetches for itself.
+        ("import prep\nprep.download('https://example.invalid', 'train.csv')", []),
     ],
 )
 def test_options_that_send_the_files(body: str, options: list[str], folder: Path) -> None:
@@ -52,3 +55,12 @@ def test_a_file_that_run_ran(shell: InteractiveShell, capsys: pytest.CaptureFixt
     shell.run_cell("%%gpulayer --dry-run\nprint(rows)", store_history=True)
     hints = [line.strip().partition(" is there")[0] for line in capsys.readouterr().out.splitlines() if "does not travel" in line]
     assert hints == ["'more.csv' (cell 1, line 2)", "'train.csv' (cell 1, line 2, %run prepare.py line 4)"]
+
+
+def test_the_files_of_a_sent_value_travel(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("x.npy").write_text("another one")
+    shell.run_cell("import numpy as np\nx = np.zeros(1000)", store_history=True)
+    shell.run_cell("%%gpulayer --dry-run --send x\nprint(x)", store_history=True)
+    shown = capsys.readouterr().out
+    assert "file sent/x.npy: " in shown
+    assert "does not travel" not in shown

@@ -14,6 +14,7 @@ SOURCES = {
     "from . import b": {"top.pack", "top.pack.b"},
     "from ..a import b": {"top.a", "top.a.b"},
     "from .... import far": set(),
+    "from .....far import away": {"far", "far.away"},
     "def f():\n    import a": {"a"},
     "class C:\n    if x:\n        pass\n    else:\n        import a": {"a"},
     "try:\n    import a\nexcept E:\n    import b\nelse:\n    import c\nfinally:\n    import d": {"a", "b", "c", "d"},

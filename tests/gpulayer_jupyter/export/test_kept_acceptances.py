@@ -149,6 +149,13 @@ def test_a_key_that_cannot_be_kept_is_said(cell: _Cell, capsys: pytest.CaptureFi
     assert cell.told == []
 
 
+def test_a_key_that_cannot_be_read_is_no_matter_of_cells_without_side_effects(cell: _Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    (home() / KEY_NAME).mkdir(parents=True)
+    cell.run("x = 1")
+    assert cell.run(ASKS).success
+    assert "accepted" not in capsys.readouterr().out
+
+
 def test_the_key_is_one_and_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "deep" / "home"))
     assert kept_key() is None

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 import pytest
-from gpulayer_jupyter.export.local_modules import LocalModules, find_local_modules
+from gpulayer_jupyter.export.local_modules import LocalModules, ModuleSearch
 from support.notebook import export_after, run_program
 
 
@@ -21,7 +22,14 @@ def _write(root: Path, files: dict[str, str]) -> None:
 
 
 def _find(source: str, folder: Path, *, path: tuple[str, ...] = ("",), roots: tuple[Path, ...] = ()) -> LocalModules:
-    return find_local_modules([ast.parse(source)], roots=[folder, *roots], module_path=path, folders=[folder])
+    return _follow(source, roots=[folder, *roots], module_path=path, folders=[folder])
+
+
+def _follow(source: str, **where: Any) -> LocalModules:
+    search = ModuleSearch(**where)
+    for _ in search.follow([ast.parse(source)]):
+        pass
+    return search.found
 
 
 @pytest.mark.parametrize(
@@ -105,16 +113,16 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_module_that_the_kernel_imported_is_found_where_it_was(imported: Path) -> None:
-    statements = [ast.parse("import gpl_kept, gpl_pack.two")]
+    source = "import gpl_kept, gpl_pack.two"
     elsewhere = imported / "elsewhere"
-    found = find_local_modules(statements, roots=[imported / "start"], module_path=[""], folders=[elsewhere], loaded=_loaded)
+    found = _follow(source, roots=[imported / "start"], module_path=[""], folders=[elsewhere], loaded=_loaded)
     assert set(found.files) == {"gpl_kept.py", "gpl_pack/one.py", "gpl_pack/two.py"}
     # Another module of the name comes before it on the path since; the kernel goes on with its own.
     _write(imported, {"elsewhere/gpl_kept.py": "z = 1"})
-    again = find_local_modules(statements, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
+    again = _follow(source, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
     assert again.files == found.files
     (imported / "start/gpl_kept.py").unlink()
-    moved = find_local_modules(statements, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
+    moved = _follow(source, roots=[imported], module_path=[""], folders=[elsewhere], loaded=_loaded)
     assert moved.files["gpl_kept.py"] == b"z = 1"
 
 
@@ -126,8 +134,8 @@ def test_module_that_may_be_executed_as_a_program_may_be_in_the_bundle_too(tmp_p
 
 def test_entries_are_read_against_the_folder_that_the_kernel_started_in_as_well(tmp_path: Path) -> None:
     _write(tmp_path, {"above.py": "", "nb/beside.py": "", "data/x.csv": ""})
-    found = find_local_modules(
-        [ast.parse("import above, beside")],
+    found = _follow(
+        "import above, beside",
         roots=[tmp_path / "nb"],
         module_path=["", ".."],
         folders=[tmp_path / "data/deep", tmp_path / "nb"],

@@ -7,9 +7,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from gpulayer_jupyter.export import module_bodies
+from gpulayer_jupyter.export import forward_pass, module_bodies, reading_ahead
+from gpulayer_jupyter.export.forward_pass import ForwardPass
+from gpulayer_jupyter.export.history import History
 from gpulayer_jupyter.export.provider import export_magic_cell, reading_of, recorder_of, stop_recording
 from IPython.core.interactiveshell import InteractiveShell
 from support.notebook import new_shell, text_of
@@ -74,6 +77,34 @@ def test_a_long_session_that_loads_the_extension_late_is_read_in_steps() -> None
     _in_a_loop(session)
 
 
+def test_of_cells_that_end_shortly_after_each_other_the_last_ones_reading_does_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[ForwardPass] = []
+
+    def begin(*arguments: Any) -> ForwardPass:
+        begun.append(ForwardPass(*arguments))
+        return begun[-1]
+
+    async def session(shell: InteractiveShell) -> None:
+        stop_recording(shell)
+        for number in range(200):
+            shell.run_cell(f"x{number} = {number}", store_history=True)
+        recorder_of(shell)
+        monkeypatch.setattr(forward_pass, "ForwardPass", begin)
+        monkeypatch.setattr(reading_ahead, "AT_ONCE_SECONDS", 0.0)
+        assert shell.run_cell("first = x1", store_history=True).success
+        first = reading_of(shell).done
+        assert first is not None
+        while len(recorder_of(shell).kept) < 60:
+            await asyncio.sleep(0)  # one step
+        monkeypatch.setattr(History, "read", lambda *_: iter(()))  # cells that are read already take no time
+        await _cell(shell, "second = x2")
+        await first.wait()
+        assert len(recorder_of(shell).kept) == 202
+
+    _in_a_loop(session)
+    assert len(begun) == 1
+
+
 def test_what_can_not_be_read_is_refused_by_the_export_alone() -> None:
     deep = f"deep = {' + '.join(['1'] * 700)}"
 
@@ -107,3 +138,19 @@ def test_a_thread_of_a_subshell_reads_nothing() -> None:
     thread.join()
     assert reading_of(shell).done is None
     stop_recording(shell)
+
+
+def test_a_recorder_that_is_stopped_while_it_reads_reads_no_more(project: Path) -> None:
+    faults: list[dict[str, object]] = []
+
+    async def session(shell: InteractiveShell) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        assert shell.run_cell("import gpl_tool", store_history=True).success
+        kept, done = recorder_of(shell).kept, reading_of(shell).done
+        stop_recording(shell)
+        assert done is not None
+        await asyncio.wait_for(done.wait(), 30)
+        assert len(kept) == 0
+
+    _in_a_loop(session)
+    assert faults == []

@@ -48,6 +48,23 @@ def test_values_that_could_be_sent_instead_are_those_that_the_cell_reads() -> No
 
 
 @pytest.mark.parametrize(
+    ("cells", "body", "leaves"),
+    [
+        # What is made of it travels as well as it does itself, and the file that its path names does not.
+        (["path = keep('rows.csv')", "rows = list(path)", "total = len(rows)"], "print(total)", ("total",)),
+        (["path = keep('rows.csv')", "def rows():\n    return list(path)"], "print(rows())", ("path",)),
+        (["path = keep('rows.csv')", "class Rows:\n    path = path"], "print(Rows.path)", ("path",)),
+        # Of a handle nothing is left.
+        (["with open('log', 'a') as log:\n    log.write('x')", "x = open('log').name"], "print(x)", ()),
+    ],
+)
+def test_what_is_made_of_it_can_be_sent_where_the_cell_reads_that(cells: list[str], body: str, leaves: tuple[str, ...]) -> None:
+    export = export_after(["def keep(a):\n    open('x', 'w')\n    return a", *cells], body)
+    assert export.side_effects[0].leaves == leaves
+    assert ("--send" in ways_out(export.side_effects[:1])) == bool(leaves)
+
+
+@pytest.mark.parametrize(
     ("statement", "counts"),
     [
         ("x = f()", True),

@@ -93,6 +93,18 @@ def test_what_ran_before_is_not_known(shell: InteractiveShell) -> None:
     assert _seconds(shell, _times_of(shell)) == [("cell 1, line 1", None), ("cell 2, line 1", 0)]
 
 
+def test_stopping_gives_back_what_others_had_put_there_before(shell: InteractiveShell) -> None:
+    plain = shell.run_code
+
+    async def theirs(*arguments: object, **options: object) -> object:
+        return await plain(*arguments, **options)
+
+    shell.run_code = theirs
+    recorder_of(shell)
+    stop_recording(shell)
+    assert shell.run_code is theirs
+
+
 def test_stopping_leaves_the_shell_as_it_was_and_others_in_place(shell: InteractiveShell) -> None:
     recorder_of(shell)
     stop_recording(shell)

@@ -26,8 +26,8 @@ from gpulayer_jupyter.export import provider
 from gpulayer_jupyter.export.bundle_maker import Export
 
 from gpulayer.errors import GPUlayerError
+from support.histories.bound_values import bound_values
 from support.histories.maker import EDIT, MadeHistory, make_history
-from support.histories.plain_values import plain_values
 from support.histories.world_constructs import FILES
 from support.notebook import new_shell, unpack
 
@@ -122,7 +122,7 @@ def _run_as_cells(made: MadeHistory, place: Path, export_to: Path | None) -> dic
     result = run(made.body)
     done = list(effects)
     failed = [run.cell for run in recorder.history.runs if run.failed_line is not None]
-    found = {"values": plain_values(shell.user_ns, made.reads), "effects": done, "failed": len(failed)}
+    found = {"values": bound_values(shell.user_ns, made.reads), "effects": done, "failed": len(failed)}
     if not result.success and not made.refused[0]:
         error = result.error_in_exec or result.error_before_exec
         return found | {"outcome": "invalid", "detail": repr(error)}
@@ -176,7 +176,7 @@ def _run_as_program(made: MadeHistory, folder: Path, script: str) -> dict[str, A
         exec(code, main.__dict__)
     except BaseException:
         return {"outcome": "failed", "detail": traceback.format_exc()[-1500:], "effects": list(effects)}
-    return {"outcome": "ran", "effects": list(effects), "values": plain_values(main.__dict__, made.reads)}
+    return {"outcome": "ran", "effects": list(effects), "values": bound_values(main.__dict__, made.reads)}
 
 
 _WRITING = ("w", "a", "x", "+")

@@ -10,7 +10,7 @@ _ATOMS = (int, float, str, bool, bytes, complex, type(None))
 _DEEP = 12
 
 
-def plain_values(namespace: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def bound_values(namespace: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Each name's value; a name that is not bound is told as such."""
     seen: dict[int, int] = {}
     alive: list[Any] = []  # a number of an object that is gone would be given again
