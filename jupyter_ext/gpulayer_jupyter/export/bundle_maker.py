@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import difflib
 import hashlib
+import itertools
 import platform
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -134,7 +135,6 @@ def export_cell(
     for _ in search.follow(node for piece in sent for node in piece.nodes):
         pass
     modules = search.found
-    # A module of the user's may be called `main` or `cell` too.
     main = _free_name("main", modules)
     program = write_program(history, cell, found, futures=futures_of([*history, *cell]), main=main, body=_free_name("cell", modules))
     packages = package_versions(modules.installed)
@@ -196,8 +196,10 @@ def _names_altered(history: Sequence[Piece], surroundings: Surroundings, given: 
 
 
 def _free_name(stem: str, modules: LocalModules) -> str:
-    taken = f"{stem}.py" in modules.files or any(path.startswith(f"{stem}/") for path in modules.files)
-    return f"gpulayer_{stem}.py" if taken else f"{stem}.py"
+    """A file's name that no module of the user's has: they may be called `main` and `cell` too."""
+    taken = {path.partition("/")[0].removesuffix(".py") for path in modules.files}
+    others = (f"gpulayer_{'_' * more}{stem}" for more in itertools.count())
+    return next(name for name in (stem, *itertools.islice(others, len(taken) + 1)) if name not in taken) + ".py"
 
 
 def _check_piece(piece: Piece, *, in_own_cell: bool) -> None:

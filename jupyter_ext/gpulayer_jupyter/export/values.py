@@ -129,7 +129,7 @@ class Values(dict[str, Value]):
             if value.kind in ("module", "def", "class"):
                 return value.stateful and self.may_run(use)
             single = use.callee[0] if len(use.callee) == 1 and use.callee[0] not in self else ""
-            return not self.leaves_arguments(use.callee) or libraries.uses_up_iterators(single)
+            return not self.leaves_arguments(use.callee) or (libraries.uses_up_iterators(single) and not value.container)
         if value.kind == "module":
             return use.how == "method" and not use.result_used and not libraries.only_shows(self.dotted(use) or "")
         if value.kind == "imported":

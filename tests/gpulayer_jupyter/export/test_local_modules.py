@@ -185,3 +185,11 @@ def test_modules_named_like_the_programs_files(tmp_path: Path) -> None:
     _write(tmp_path, {"main.py": "x = 1", "cell.py": "y = 2"})
     export = export_after(["import main", "from cell import y"], "print(main.x, y)", folder=tmp_path)
     assert run_program(export, tmp_path / "worker").stdout == "1 2\n", export.bundle.files
+    assert export.script == "gpulayer_main.py"
+
+
+def test_modules_named_like_what_the_programs_files_are_called_then(tmp_path: Path) -> None:
+    _write(tmp_path, {"main.py": "x = 1", "gpulayer_main.py": "y = 2", "cell/part.py": "z = 3"})
+    export = export_after(["import main, gpulayer_main, cell.part as part"], "print(main.x, gpulayer_main.y, part.z)", folder=tmp_path)
+    assert export.script == "gpulayer__main.py"
+    assert run_program(export, tmp_path / "worker").stdout == "1 2 3\n", export.bundle.files
