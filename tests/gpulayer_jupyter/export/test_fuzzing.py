@@ -152,8 +152,10 @@ def _export(shell: Any, history: list[str], body: str) -> None:
         return
     program = made.program
     for name, text in program.files.items():
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if name == "cell.py" else 0  # as main.py compiles it
-        compile(text.encode(), name, "exec", flags, dont_inherit=True)
+        if name == "cell.py":  # which main.py compiles
+            compile(text, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        else:
+            compile(text.encode(), name, "exec", dont_inherit=True)
     made.bundle.digest()
 
 
