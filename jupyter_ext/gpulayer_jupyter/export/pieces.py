@@ -253,6 +253,14 @@ def _segments(text: str, tree: ast.Module) -> list[tuple[ast.stmt, int, str]]:
         floor = ends[index - 1] if index else 0
         while first - 1 > floor and lines[first - 2].lstrip().startswith("#"):
             first -= 1
-        source = "".join(lines[first - 1 : last])
-        found.append((node, first, source if source.endswith("\n") else source + "\n"))
+        found.append((node, first, "".join([*lines[first - 1 : last - 1], _last_line(lines[last - 1], node.end_col_offset or 0)])))
     return found
+
+
+def _last_line(line: str, end: int) -> str:
+    """A statement's last line, without a backslash behind it that would draw the line below into the statement."""
+    content = line.encode()
+    behind = content[end:].decode().rstrip()
+    if behind.endswith("\\") and "#" not in behind:
+        return content[:end].decode() + behind.rstrip("\\").rstrip() + "\n"
+    return line if line.endswith("\n") else line + "\n"

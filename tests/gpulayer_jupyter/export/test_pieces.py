@@ -127,3 +127,8 @@ def test_what_python_refuses_is_an_error_with_the_cells_line(raw: str, line: int
 def test_text_that_python_cannot_read_is_refused_with_its_place(raw: str) -> None:
     with pytest.raises(NotExportable, match="Cell 4, line 2: Python can't read this cell"):
         read_cell(raw, cell=4, transform=transform, first_line=2)
+
+
+def test_a_backslash_behind_a_statement_does_not_join_it_with_the_next_one() -> None:
+    pieces = read_cell("x = 1 \\\n# only a comment\ny = 'é'; \\\n\nz = 3  # not \\\n", cell=1, transform=transform).pieces
+    assert [piece.source for piece in pieces] == ["x = 1\n", "y = 'é';\n", "z = 3  # not \\\n"]
