@@ -131,4 +131,4 @@ def test_text_that_python_cannot_read_is_refused_with_its_place(raw: str) -> Non
 
 def test_a_backslash_behind_a_statement_does_not_join_it_with_the_next_one() -> None:
     pieces = read_cell("x = 1 \\\n# only a comment\ny = 'é'; \\\n\nz = 3  # not \\\n", cell=1, transform=transform).pieces
-    assert [piece.source for piece in pieces] == ["x = 1\n", "y = 'é';\n", "z = 3  # not \\\n"]
+    assert [piece.source for piece in pieces] == ["x = 1\n", "# only a comment\ny = 'é';\n", "z = 3  # not \\\n"]
