@@ -105,7 +105,7 @@ def manifest(**fields: object) -> bytes:
         (
             b"print(1)\nmatch = lazy import this\n",
             {"python": "3.99.1", "files": {"main.py": ""}},
-            ["3.99.1", f"Python {platform.python_version()}", "main.py line 2"],
+            ["3.99.1", f"Python {platform.python_version()}", "'main.py' line 2"],
         ),
         (b"print(1)\n", {"packages": {"torch": "9.8.7"}}, ["torch 9.8.7", metadata.version("torch")]),
     ],

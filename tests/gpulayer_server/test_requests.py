@@ -44,6 +44,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         gpulayer.connect(server.url, token=server.client_token) as client,
     ):
         client.ensure_local_workers(1, cpu_devices=1)
+        # A worker that has just come asks more than one that waits for its next task.
+        client.submit(gpulayer.CommandJob(["python", "-c", "pass"])).wait(timeout=60)
         yield Watched(server, client)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpulayer_jupyter.export import forward_pass, module_bodies, reading_ahead
+from gpulayer_jupyter.export import kept_pass, module_bodies, reading_ahead
 from gpulayer_jupyter.export.forward_pass import ForwardPass
 from gpulayer_jupyter.export.history import History
 from gpulayer_jupyter.export.provider import export_magic_cell, reading_of, recorder_of, stop_recording
@@ -89,7 +89,7 @@ def test_of_cells_that_end_shortly_after_each_other_the_last_ones_reading_does_f
         for number in range(200):
             shell.run_cell(f"x{number} = {number}", store_history=True)
         recorder_of(shell)
-        monkeypatch.setattr(forward_pass, "ForwardPass", begin)
+        monkeypatch.setattr(kept_pass, "ForwardPass", begin)
         monkeypatch.setattr(reading_ahead, "AT_ONCE_SECONDS", 0.0)
         assert shell.run_cell("first = x1", store_history=True).success
         first = reading_of(shell).done
