@@ -169,8 +169,9 @@ def _left_behind(pieces: Sequence[Piece], found: Slice, *, own_from: int) -> tup
     read = set[str]().union(*(step.touches for step in travelling))
     told: list[str] = []
     for index in sorted(set[int]().union(*(step.unfinished for step in travelling))):
-        names = ", ".join(f"'{name}'" for name in sorted(found.steps[index].changes & read))
-        told.append(f"{_sentence(pieces[index].place())} raised: what it had done to {names} before that does not happen on the ranks.")
+        names = ", ".join(f"'{name}'" for name in sorted(found.steps[index].changes & read) if name.isidentifier())
+        if names:
+            told.append(f"{_sentence(pieces[index].place())} raised: what it had done to {names} before that does not happen on the ranks.")
     told += [
         f"{_sentence(pieces[index].place())} changes the working directory, which the ranks do not: they stay in the job's folder."
         for index in sorted(set[int]().union(*(step.unfollowed for step in travelling)))
@@ -199,7 +200,7 @@ def _free_name(stem: str, modules: LocalModules) -> str:
     """A file's name that no module of the user's has: they may be called `main` and `cell` too."""
     taken = {path.partition("/")[0].removesuffix(".py") for path in modules.files}
     others = (f"gpulayer_{'_' * more}{stem}" for more in itertools.count())
-    return next(name for name in (stem, *itertools.islice(others, len(taken) + 1)) if name not in taken) + ".py"
+    return next(name for name in itertools.chain([stem], others) if name not in taken) + ".py"
 
 
 def _check_piece(piece: Piece, *, in_own_cell: bool) -> None:

@@ -30,6 +30,7 @@ _FOLDERS = frozenset({"mkdir", "makedirs", "mkdtemp", "TemporaryDirectory", "cop
 _WORDS_ASK = "getcwd cwd abspath resolve absolute realpath"
 _ASK = frozenset(_WORDS_ASK.split())
 _MODE = re.compile(r"[rwaxbtU+]{1,4}")
+_GIVES_PATH = re.compile(r"download|fetch|retrieve|get_file|save|write|copy|extract")
 _FILE = re.compile(r"(?!\w+://)[^\n]*\w\.\w{1,5}")
 _BODIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _PATHS = frozenset({"Path", "PurePath", "join", "expanduser", "abspath", "resolve", "joinpath", "with_suffix", "with_name"})
@@ -145,7 +146,8 @@ def _is_path(node: ast.expr) -> bool:
         case ast.BinOp(op=ast.Div()):
             return True
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            return name in _PATHS or any(isinstance(given, ast.Constant) and _names_file(given.value) for given in node.args)
+            named = any(isinstance(given, ast.Constant) and _names_file(given.value) for given in node.args)
+            return name in _PATHS or (named and _GIVES_PATH.search(name) is not None)
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return bool(parts) and all(map(_is_path, parts))
     return False

@@ -25,10 +25,11 @@ CALL_ARGUMENTS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "
 _WORDS_ATOM_MAKERS = """
 abs bool chr complex float hash hex id int len ord repr round str
 """
+ATOM_MAKERS = frozenset(_WORDS_ATOM_MAKERS.split())
+
 DRAWING = frozenset({"matplotlib", "seaborn", "plotly"})
 """Their objects look at what they are given, and leave it."""
 _ITERATORS = frozenset({"nditer", "ndenumerate", "ndindex", "fromiter", "open"})
-ATOM_MAKERS = frozenset(_WORDS_ATOM_MAKERS.split())
 
 _PURE_PREFIXES = (
     "math.", "statistics.", "json.dumps", "copy.", "operator.", "matplotlib.", "seaborn.", "plotly.", "pandas.", "sklearn.", "polars.",

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gpulayer_jupyter.export import libraries
 from gpulayer_jupyter.export.effects import Use
-from gpulayer_jupyter.export.libraries import CHANGING_METHODS
 from gpulayer_jupyter.export.values import Values
 
 _WORDS_SELF_CONTAINED = """
@@ -83,7 +82,8 @@ def _is_known(root: str) -> bool:
 
 def _modules_changed(use: Use, values: Values) -> set[str]:
     """The modules, perhaps the user's own, one of whose objects this changes: what `settings.TABLE["k"] = 1` does under other names."""
-    if use.name not in values or not (use.how == "changed" or (use.how == "method" and use.path[-1:] and use.path[-1] in CHANGING_METHODS)):
+    changes = use.how == "changed" or (use.how == "method" and libraries.CHANGING_METHODS.intersection(use.path[-1:]))
+    if use.name not in values or not changes:
         return set()
     value = values[use.name]
     own = {value.origin.partition(".")[0]} if value.kind == "imported" and value.origin else set()
@@ -113,5 +113,5 @@ def _changes(use: Use, values: Values) -> bool:
         return use.callee in (("setattr",), ("delattr",))
     if use.how == "method" and values[use.name].kind == "module" and not use.result_used:
         dotted = values.dotted(use) or ""
-        return use.path[-1].startswith(_SETTERS) and not libraries.is_seeding(dotted)
+        return any(last.startswith(_SETTERS) for last in use.path[-1:]) and not libraries.is_seeding(dotted)
     return False

@@ -151,28 +151,21 @@ class Values(dict[str, Value]):
         """Whether the statement binds an object that looking at may change."""
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             return False
-        made = node.value.func if isinstance(node.value, ast.Call) else node.value
-        if isinstance(made, ast.Name) and made.id in self:
-            known = self[made.id]
-            wanted = "value" if made is node.value else "class"
-            return (known.fickle and known.kind == wanted) or (known.origin == _DEFAULTDICT and made is not node.value)
-        return isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name) and self._origin_of(made) == _DEFAULTDICT
+        made = node.value
+        if isinstance(made, ast.Call):
+            known = self.get(getattr(made.func, "id", ""))
+            return (known is not None and known.fickle and known.kind == "class") or self._dotted_node(made.func) == _DEFAULTDICT
+        known = self.get(made.id) if isinstance(made, ast.Name) else None
+        return known is not None and known.fickle and known.kind == "value"
 
-    def _dotted_call(self, call: ast.Call) -> str:
-        """The dotted name of what is called, keywords behind it; empty where it was not imported."""
+    def _dotted_node(self, node: ast.expr) -> str:
+        """The dotted name under which this was imported; empty where it was not."""
         path: list[str] = []
-        node = call.func
         while isinstance(node, ast.Attribute):
             path.insert(0, node.attr)
             node = node.value
         origin = self[node.id].origin if isinstance(node, ast.Name) and node.id in self else None
-        if not origin or any(keyword.arg in ("chunksize", "iterator") for keyword in call.keywords):
-            return ""
-        return ".".join((origin, *path))
-
-    def _origin_of(self, node: ast.Attribute) -> str:
-        value = self.get(node.value.id) if isinstance(node.value, ast.Name) else None
-        return f"{value.origin}.{node.attr}" if value is not None and value.origin else ""
+        return ".".join((origin, *path)) if origin else ""
 
     def part_of(self, node: ast.stmt) -> frozenset[str]:
         """The modules whose own objects the names that this statement binds stand for: `table = settings.TABLE`."""
@@ -217,7 +210,8 @@ class Values(dict[str, Value]):
         if isinstance(node.value, ast.Call):
             called = getattr(node.value.func, "id", "")
             own = called in ("list", "dict", "set", "tuple", "sorted", "range", "frozenset") and called not in self
-            return own or libraries.makes_container(self._dotted_call(node.value))
+            in_pieces = any(keyword.arg in ("chunksize", "iterator") for keyword in node.value.keywords)
+            return own or (not in_pieces and libraries.makes_container(self._dotted_node(node.value.func)))
         return isinstance(node.value, kinds)
 
     def atoms_of(self, node: ast.stmt) -> set[str]:

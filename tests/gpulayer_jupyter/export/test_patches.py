@@ -32,3 +32,7 @@ def test_a_patch_travels(cells: list[str], body: str, kept: list[str]) -> None:
 def test_a_patch_of_what_nobody_uses_stays(cells: list[str], body: str) -> None:
     assert "patched" not in text_of(export_after(cells, body))
     assert "max_rows" not in text_of(export_after(cells, body))
+
+
+def test_a_method_of_an_item_of_a_module_is_read_like_any_other() -> None:
+    text_of(export_after(["import json", "json[0].set_level(1)"], "print(json)"))
