@@ -14,7 +14,7 @@ import pytest
 from gpulayer_jupyter.export.provider import recorder_of
 from gpulayer_jupyter.options import cell_parser, line_parser
 from IPython.core.interactiveshell import InteractiveShell
-from support.notebook import new_shell
+from support.notebook import leave_nothing_behind, new_shell
 
 from gpulayer import errors, settings
 from gpulayer._version import __version__
@@ -101,12 +101,7 @@ def test_nobody_is_sent_to_a_package_index(path: Path) -> None:
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.chdir(tmp_path / "notebooks")
+    leave_nothing_behind(monkeypatch, tmp_path, "notebooks")
     shell = new_shell()
     yield shell
     recorder_of(shell).stop()

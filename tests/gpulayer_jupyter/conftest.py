@@ -10,7 +10,7 @@ import IPython
 import pytest
 from gpulayer_jupyter.export.provider import stop_recording
 from IPython.core.interactiveshell import InteractiveShell
-from support.notebook import new_shell
+from support.notebook import leave_nothing_behind, new_shell
 
 import gpulayer
 from gpulayer.embedded import EmbeddedControlPlane
@@ -19,12 +19,7 @@ from gpulayer.embedded import EmbeddedControlPlane
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     """What a test runs cells in; a control plane that its jobs started ends with it."""
-    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GPULAYER_WORK_DIR", str(tmp_path / "work"))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "notebook").mkdir()
-    monkeypatch.chdir(tmp_path / "notebook")
+    leave_nothing_behind(monkeypatch, tmp_path, "notebook")
     monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
     shell = new_shell()
     gpulayer.load_ipython_extension(shell)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from gpulayer_jupyter.export.bundle_maker import Export, Surroundings, export_cell
 from gpulayer_jupyter.export.history import History, runs_of
 from gpulayer_jupyter.export.pieces import read_cell
@@ -18,6 +19,16 @@ from traitlets.config import Config
 from gpulayer.bundle.archive import Bundle
 
 transform = TransformerManager().transform_cell
+
+
+def leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, place: Path, folder: str) -> None:
+    """Work in a folder of this place, as a kernel does; what GPUlayer keeps is kept beside it, and no server is known."""
+    monkeypatch.setenv("GPULAYER_HOME", str(place / "home"))
+    monkeypatch.setenv("GPULAYER_WORK_DIR", str(place / "work"))
+    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_CONNECTION_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (place / folder).mkdir()
+    monkeypatch.chdir(place / folder)
 
 
 def new_shell() -> InteractiveShell:

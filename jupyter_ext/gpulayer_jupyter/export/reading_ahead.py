@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from gpulayer_jupyter.export.history import HistoryRecorder
 from gpulayer_jupyter.export.local_modules import ModuleSearch
 from gpulayer_jupyter.export.module_bodies import Sources
 from gpulayer_jupyter.export.pieces import Piece
+
+logger = logging.getLogger(__name__)
 
 AT_ONCE_SECONDS = 0.01
 """For so long a message to the kernel may have to wait."""
@@ -64,10 +67,14 @@ class ReadingAhead:
 
     def _go_on(self, loop: asyncio.AbstractEventLoop, steps: Iterator[None], done: asyncio.Event) -> None:
         until = time.perf_counter() + AT_ONCE_SECONDS
-        for _ in steps if steps is self._reading else ():
-            if time.perf_counter() > until:
-                loop.call_soon(self._go_on, loop, steps, done)
-                return
+        try:
+            for _ in steps if steps is self._reading else ():
+                if time.perf_counter() > until:
+                    loop.call_soon(self._go_on, loop, steps, done)
+                    return
+        except Exception:  # the top of what runs in the loop: somebody who submits meets it again, and nobody else is to be bothered
+            self._unreadable = True
+            logger.debug("reading ahead ended", exc_info=True)
         done.set()
 
     def _steps(self) -> Iterator[None]:

@@ -154,3 +154,19 @@ def test_a_recorder_that_is_stopped_while_it_reads_reads_no_more(project: Path) 
 
     _in_a_loop(session)
     assert faults == []
+
+
+def test_what_nobody_foresaw_ends_the_reading_and_bothers_nobody(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def session(shell: InteractiveShell) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(History, "read", lambda *_: 1 / 0)
+            await _cell(shell, "a = 1")
+        first = reading_of(shell).done
+        assert shell.run_cell("b = 2", store_history=True).success
+        assert reading_of(shell).done is first
+        assert text_of(export_magic_cell(shell, "print(b)")).count("b = 2") == 1
+
+    _in_a_loop(session)
+    assert capsys.readouterr() == ("", "")
